@@ -21,6 +21,7 @@
 
 mod comparison;
 mod datagrams;
+mod files;
 mod host;
 mod iperf;
 mod judgement;
@@ -87,6 +88,9 @@ struct Options {
     /// cannot.
     #[arg(long, value_name = "PATH")]
     iperf3: Option<String>,
+    /// The folder with the ior and mdtest to compare with [default: those on the path].
+    #[arg(long, value_name = "FOLDER")]
+    ior: Option<String>,
     /// Where the rows go [default: bench.json in the build folder; the run is then also recorded].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -123,6 +127,7 @@ fn main() -> ExitCode {
     let options = Options::parse();
     options.program.iter().for_each(|path| ours::choose(path));
     options.iperf3.iter().for_each(|path| iperf::choose(path));
+    options.ior.iter().for_each(|folder| files::choose(folder));
     let ended = run(&options);
     scratch::clean();
     match ended {

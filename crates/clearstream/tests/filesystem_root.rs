@@ -1,5 +1,5 @@
-//! The lab `cumulus` has a parallel file system, MooseFS, that its clients mount: over gateways, in the lab alone, gone
-//! with it.
+//! The labs `cumulus` and `cumulus-gluster` have a parallel file system, MooseFS or GlusterFS, that their clients mount:
+//! over gateways, in the lab alone, gone with it.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -20,16 +20,20 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn up() -> Self {
+        Self::up_from("cumulus", include_str!("../../../labs/cumulus.toml"))
+    }
+
+    /// From the text of a lab file and the lab's name in it.
+    fn up_from(name_there: &str, text: &str) -> Self {
         // Tests of one program run side by side.
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("files{}n{number}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
         std::fs::create_dir_all(&folder).expect("a folder of our own");
-        let text = include_str!("../../../labs/cumulus.toml");
         let file = folder.join("lab.toml");
-        std::fs::write(&file, text.replace("\"cumulus\"", &format!("\"{name}\"")))
-            .expect("written");
+        let quoted = [name_there, &name].map(|name| format!("\"{name}\""));
+        std::fs::write(&file, text.replace(&quoted[0], &quoted[1])).expect("written");
         let lab = Self { name, folder };
         let own = std::process::id().to_string();
         let up = run(&["lab", "up", file.to_str().expect("text"), "--while", &own]);
@@ -127,22 +131,66 @@ fn clients_mount_it_once_there_is_a_way_and_it_goes_with_the_lab_root() {
     lab.says("c3", "cp /mnt/pfs/file /mnt/pfs/back.new && mv /mnt/pfs/back.new /mnt/pfs/back");
     let seen = before.wait_with_output().expect("it ends");
     assert_eq!(String::from_utf8_lossy(&seen.stdout).trim(), sums[0]);
+    goes_with_its_anchor(&lab, &["mfsmaster", "mfschunkserver", "mfsmount"]);
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc");
+    assert!(!mounts.contains(" /mnt/pfs "), "{mounts}");
+}
+
+#[test]
+fn glusterfs_is_mounted_over_the_gateways_and_goes_with_its_lab_root() {
+    let lab = Lab::up_from("cumulus-gluster", include_str!("../../../labs/cumulus-gluster.toml"));
+    assert!(!lab.shell("c1", "echo lost > /mnt/pfs/file").status.success());
+    let applied = run(&["gateway", "apply", "cumulus", "--lab", &lab.name]);
+    assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    for client in ["c1", "c3"] {
+        lab.wait_until_mounted(client);
+    }
+    let kind = lab.says("c1", "stat -f -c %T /mnt/pfs; grep ' /mnt/pfs ' /proc/self/mountinfo");
+    assert!(kind.contains("fuse.glusterfs"), "{kind}");
+    // Files are distributed by their names: both servers keep some, and each has one place.
+    lab.says("c1", "mkdir /mnt/pfs/d; for n in $(seq 16); do echo $n > /mnt/pfs/d/$n; done");
+    let kept = ["s1", "s2"].map(|server| kept_by(&lab, server));
+    assert!(kept.iter().all(|count| *count > 0) && kept[0] + kept[1] == 16, "{kept:?}");
+    assert_eq!(lab.says("c3", "cat /mnt/pfs/d/* | sort -n | tail -n 1"), "16");
+    let held = "exec 9> /mnt/pfs/lock; flock -n 9 || exit 1; echo held; cat";
+    let mut holder = Command::new(PROGRAM)
+        .args(["lab", "exec", &lab.name, "c1", "--", "sh", "-c", held])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut line = String::new();
+    let mut said = std::io::BufReader::new(holder.stdout.take().expect("piped"));
+    std::io::BufRead::read_line(&mut said, &mut line).expect("a line");
+    assert_eq!(line, "held\n");
+    let second = lab.shell("c3", "flock -n /mnt/pfs/lock true");
+    assert!(!second.status.success(), "locks hold between clients");
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+    goes_with_its_anchor(&lab, &["glusterfsd", "glusterfs"]);
+}
+
+/// Files of the folder `d` that a server keeps: seen in the mounts of its brick.
+fn kept_by(lab: &Lab, server: &str) -> usize {
+    let script = "for pid in $(pgrep -x glusterfsd); do \
+                  [ $(readlink /proc/$pid/ns/net) != $(readlink /proc/self/ns/net) ] || \
+                  nsenter -t $pid -m find /mnt/pfs/brick/d -type f -size +0 | wc -l; done";
+    lab.says(server, script).parse().expect("a count")
+}
+
+/// The anchor is killed; nothing that runs these programs outlives it.
+fn goes_with_its_anchor(lab: &Lab, programs: &[&str]) {
     let anchor = lab.anchor();
     let namespace = std::fs::read_link(format!("/proc/{anchor}/ns/pid")).expect("it runs");
-    assert!(namespaces_with("mfsmaster").contains(&namespace));
+    assert!(namespaces_with(programs[0]).contains(&namespace));
     rustix::process::kill_process(
         rustix::process::Pid::from_raw(anchor).expect("a process id"),
         rustix::process::Signal::KILL,
     )
     .expect("it runs");
     let began = Instant::now();
-    while ["mfsmaster", "mfschunkserver", "mfsmount"]
-        .iter()
-        .any(|name| namespaces_with(name).contains(&namespace))
-    {
+    while programs.iter().any(|name| namespaces_with(name).contains(&namespace)) {
         assert!(began.elapsed() < MOUNT_MAX, "programs of the file system outlive the lab");
         thread::sleep(Duration::from_millis(20));
     }
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc");
-    assert!(!mounts.contains(" /mnt/pfs "), "{mounts}");
 }

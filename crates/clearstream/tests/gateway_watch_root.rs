@@ -40,17 +40,32 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn up(name: &str, files: Files) -> Self {
+        Self::up_with(name, files, str::to_owned)
+    }
+
+    /// With the plan as `edit` has it.
+    pub(crate) fn up_with(name: &str, files: Files, edit: impl Fn(&str) -> String) -> Self {
         let lab = Lab::up_in_real_time(name, files);
         let (plan, key) = (lab.folder.join("plan.toml"), lab.folder.join("key"));
-        let text = include_str!("../../../labs/gateways/cumulus.toml");
-        fs::write(&plan, format!("{text}\n[watch]\nhold_down = \"0s\"\n")).expect("written");
         fs::write(&key, "000102030405060708090a0b0c0d0e0f\n").expect("written");
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("ours");
         let bare = ["c1", "s1"].map(|host| lab.routing(host));
         let rig = Self { lab, plan, key, bare };
-        let applied = rig.lab.gateway(&["apply", rig.plan.to_str().expect("text")]);
-        assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+        rig.apply(&edit);
         rig
+    }
+
+    /// Applies the plan as `edit` has it, in place of the one before.
+    pub(crate) fn apply(&self, edit: &dyn Fn(&str) -> String) {
+        let text = edit(include_str!("../../../labs/gateways/cumulus.toml"));
+        fs::write(&self.plan, format!("{text}\n[watch]\nhold_down = \"0s\"\n")).expect("written");
+        let applied = self.lab.gateway(&["apply", self.plan()]);
+        assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    }
+
+    /// The plan's file.
+    pub(crate) fn plan(&self) -> &str {
+        self.plan.to_str().expect("text")
     }
 
     fn command(&self, host: &str, more: &[&str]) -> Command {
@@ -156,7 +171,7 @@ impl Watcher {
 
     /// A namespace of its host: `net`, `mnt`.
     pub(crate) fn namespace(&self, kind: &str) -> File {
-        File::open(format!("/proc/{}/ns/{kind}", self.program.as_raw_nonzero())).expect("it runs")
+        namespace_of(self.program, kind)
     }
 
     /// Ends it in order; its exit code.
@@ -179,6 +194,11 @@ impl Drop for Watcher {
     }
 }
 
+/// A namespace of a process: `net`, `mnt`.
+pub(crate) fn namespace_of(program: Pid, kind: &str) -> File {
+    File::open(format!("/proc/{}/ns/{kind}", program.as_raw_nonzero())).expect("it runs")
+}
+
 fn collect(output: ChildStdout, events: &Mutex<Vec<Value>>) {
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         events.lock().expect("no panic").push(serde_json::from_str(&line).expect("JSON"));
@@ -186,7 +206,7 @@ fn collect(output: ChildStdout, events: &Mutex<Vec<Value>>) {
 }
 
 /// The last of a line of processes, each of which has started the next.
-fn youngest(mut id: u32) -> Pid {
+pub(crate) fn youngest(mut id: u32) -> Pid {
     loop {
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
         let child = children.expect("it runs").split_whitespace().next().map(str::to_owned);

@@ -5,6 +5,7 @@ mod cc_root;
 mod cli;
 mod explain;
 mod filesystem_root;
+mod gateway_follow_root;
 mod gateway_lab_root;
 mod gateway_stalls_root;
 mod gateway_watch_root;

@@ -1,16 +1,16 @@
 //! Making a host what the plan wants of it, and putting back what was there.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use netlink::{Nexthop, Route};
 use route_plan::{
     Change, Conflict, Difference, HostState, Object, Plan, Role, WantedError, describe, difference,
-    first_kernel_with, wanted,
+    first_kernel_with, is_mark_table, wanted,
 };
 use settings::Key;
 use thiserror::Error;
-use tuning::journal::{Entry, Journal};
+use tuning::journal::{Entry, Intent, Journal};
 use tuning::{
     Applied, Engine, LogError, Owner, Policy, RevertOutcome, RevertRequest, Step, Store,
     StoreError, World, check_namespace,
@@ -18,6 +18,7 @@ use tuning::{
 
 use crate::drain::{DrainError, forget, undrained};
 use crate::hex::{self, ABSENT, PRESENT};
+use crate::marks::{MarksError, find_gateways, read_marks};
 use crate::read::{ReadError, read_host};
 use crate::world::Network;
 
@@ -42,11 +43,9 @@ pub enum ApplyError {
     /// Something of others is in the way.
     #[error("{}", lines(.0))]
     Conflicts(Vec<String>),
-    /// Answers by the gateway that asked need rules that this program does not install yet.
-    #[error(
-        "follow: marking packets by their gateway (nftables) is not applied yet; take `follow` out of the plan"
-    )]
-    Follow,
+    /// Packets cannot be marked by the gateway that they come from.
+    #[error(transparent)]
+    Marks(#[from] MarksError),
     /// Which gateways are drained is not known.
     #[error(transparent)]
     Drained(#[from] DrainError),
@@ -74,6 +73,7 @@ impl ApplyError {
     pub fn is_missing(&self) -> bool {
         match self {
             Self::NoSetting { .. } => true,
+            Self::Marks(error) => error.is_missing(),
             Self::Store(error) => error.is_privilege(),
             _other => false,
         }
@@ -121,18 +121,17 @@ pub fn apply(
     world: &mut Network,
     witness: &mut dyn FnMut(Step<'_>),
 ) -> Result<Made, ApplyError> {
-    if plan.routing.follow.is_some() {
-        return Err(ApplyError::Follow);
-    }
     settle_after_boot(&options.state, world, witness)?;
     let bare = read_host(plan.family, [])?;
     let is_up = |at: usize| options.up.get(at).copied().unwrap_or(true);
     let undrained = undrained(plan, &options.state)?.into_iter().enumerate();
     let up: Vec<bool> = undrained.map(|(at, is_undrained)| is_undrained && is_up(at)).collect();
     let state = wanted(plan, role, &bare.interfaces, &up)?;
-    let found = read_host(plan.family, state.sysctls.iter().map(|(key, _)| key))?;
+    let mut found = read_host(plan.family, state.sysctls.iter().map(|(key, _)| key))?;
     check_settings(&state, &found)?;
-    let Difference { changes, conflicts } = difference(plan, &state, &found);
+    read_marks(plan, &state, &mut found)?;
+    find_gateways(plan, &state, &mut found)?;
+    let Difference { changes, conflicts, unknown } = difference(plan, &state, &found);
     let in_the_way = |conflict: &&Conflict| !(conflict.is_replaceable && options.replaces_foreign);
     let told: Vec<String> = conflicts
         .iter()
@@ -146,6 +145,9 @@ pub fn apply(
         .collect();
     if !told.is_empty() {
         return Err(ApplyError::Conflicts(told));
+    }
+    if !unknown.is_empty() {
+        return Err(MarksError::unknown(plan, &unknown).into());
     }
     let commands = changes.iter().map(|change| route_plan::command(change, &found.interfaces));
     let commands: Vec<String> = commands.collect();
@@ -241,18 +243,32 @@ pub fn revert(
     Ok(outcomes)
 }
 
-/// Objects that differ from the journal's and have its protocol number: this program has changed them since, because
-/// a gateway failed ([`move_flows`](crate::move_flows)).
-fn moved_since(journal: &Journal, world: &mut Network) -> BTreeMap<Key, String> {
+/// Values of objects that differ from the journal's and have its protocol number, or are marks and nothing else: this
+/// program has changed them since, because a gateway failed ([`move_flows`](crate::move_flows)) or has another hardware
+/// address. Those that a later change found in place of an earlier one are among them.
+fn moved_since(journal: &Journal, world: &mut Network) -> BTreeSet<(Key, String)> {
     let open: Vec<&Entry> = journal.open().filter(|one| one.intent.key.is_object()).collect();
     let keys: Vec<Key> = open.iter().map(|one| one.intent.key.clone()).collect();
     let values = world.read_all(&keys).into_iter().map(|value| value.unwrap_or_default());
-    let moved = open.into_iter().zip(values).filter(|(one, value)| {
-        let protocol = |value: &str| protocol_of(&one.intent.key, value);
-        *value != one.intent.to
-            && protocol(value).is_some_and(|now| protocol(&one.intent.to) == Some(now))
-    });
-    moved.map(|(one, value)| (one.intent.key.clone(), value)).collect()
+    let mut moved = BTreeSet::new();
+    for (one, value) in open.into_iter().zip(values) {
+        let Intent { key, from, to, .. } = &one.intent;
+        let ours =
+            [&value, from].into_iter().filter(|value| *value != to && is_moved(key, to, value));
+        moved.extend(ours.map(|value| (key.clone(), value.clone())));
+    }
+    moved
+}
+
+/// Whether a value of an object is of this program's making like the one that the journal says.
+fn is_moved(key: &Key, to: &str, value: &str) -> bool {
+    match key {
+        Key::FilterTable(_) => hex::table(value).is_some_and(|table| is_mark_table(&table)),
+        _other => {
+            let protocol = protocol_of(key, value);
+            protocol.is_some() && protocol == protocol_of(key, to)
+        }
+    }
 }
 
 fn protocol_of(key: &Key, value: &str) -> Option<u8> {
@@ -291,6 +307,7 @@ fn key_of(object: &Object) -> Option<Key> {
         Object::Nexthop(nexthop) => Some(hex::nexthop_key(nexthop)),
         Object::Route(route) => Some(hex::route_key(route)),
         Object::Rule(rule) => hex::rule_key(rule),
+        Object::FilterTable(table) => hex::table_key(table),
     }
 }
 
@@ -299,5 +316,6 @@ fn value_of(object: &Object) -> Option<String> {
         Object::Nexthop(nexthop) => hex::of(nexthop),
         Object::Route(route) => hex::of(route),
         Object::Rule(_) => Some(PRESENT.to_owned()),
+        Object::FilterTable(table) => hex::of_table(table),
     }
 }

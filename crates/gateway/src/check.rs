@@ -5,12 +5,14 @@ use netlink::{
     Bucket, Link, Neighbour, NeighbourFilter, Route, RouteQuestion, Target, neighbour_state,
 };
 use route_plan::{
-    Assignment, Change, Found, HashPolicy, HostState, Interfaces, Mode, Object, Plan, Role,
-    WantedError, bucket_shares, choice, describe, difference, group_id, hop_id, live, wanted,
+    Assignment, Change, Found, HashPolicy, HostState, Interfaces, MarkDifference, Mode, Object,
+    Plan, Role, WantedError, bucket_shares, choice, describe, difference, group_id, hop_id, live,
+    mark_differences, wanted,
 };
 use sys::netlink_socket::{NetlinkError, NetlinkSocket};
 use thiserror::Error;
 
+use crate::marks::{MarksError, read_marks};
 use crate::read::{ReadError, read_host};
 
 /// Drifts of one kind that are told one by one.
@@ -23,9 +25,20 @@ pub enum CheckError {
     /// What it has cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// Packet filters cannot be read.
+    #[error(transparent)]
+    Marks(#[from] MarksError),
     /// The kernel does not answer.
     #[error("cannot ask the kernel about routes (rtnetlink)")]
     Netlink(#[from] NetlinkError),
+}
+
+impl CheckError {
+    /// Whether a kernel or a privilege lacks something.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Marks(error) if error.is_missing())
+    }
 }
 
 /// Something that is not as the plan wants it.
@@ -99,7 +112,8 @@ pub fn check(plan: &Plan, role: Role<'_>, up: &[bool]) -> Result<Vec<Drift>, Che
             return Ok(vec![Drift { kind: DriftKind::Interface, what }]);
         }
     };
-    let found = read_host(plan.family, state.sysctls.iter().map(|(key, _)| key))?;
+    let mut found = read_host(plan.family, state.sysctls.iter().map(|(key, _)| key))?;
+    read_marks(plan, &state, &mut found)?;
     objects(plan, &state, &found, &mut drifts);
     let mut socket = NetlinkSocket::open()?;
     links(role, &mut socket, &mut drifts)?;
@@ -117,6 +131,12 @@ fn objects(plan: &Plan, state: &HostState, found: &Found, drifts: &mut Vec<Drift
     let difference = difference(plan, state, found);
     let shown = |object: &Object| describe(object, &found.interfaces);
     for change in &difference.changes {
+        if let Change::Replace { from: Object::FilterTable(from), to: Object::FilterTable(to) } =
+            change
+        {
+            drifts.extend(mark_differences(from, to).into_iter().map(mark_drift));
+            continue;
+        }
         drifts.push(match change {
             Change::Set { key, from, to } => Drift {
                 kind: DriftKind::Setting,
@@ -130,10 +150,23 @@ fn objects(plan: &Plan, state: &HostState, found: &Found, drifts: &mut Vec<Drift
             Change::Remove(object) => Drift { kind: DriftKind::Surplus, what: shown(object) },
         });
     }
+    for &gateway in &difference.unknown {
+        let error = MarksError::unknown(plan, &[gateway]);
+        drifts.push(Drift { kind: DriftKind::Neighbour, what: error.to_string() });
+    }
     for conflict in &difference.conflicts {
         let what = format!("{}: {}", shown(&conflict.found), conflict.reason);
         drifts.push(Drift { kind: DriftKind::Foreign, what });
     }
+}
+
+fn mark_drift(difference: MarkDifference) -> Drift {
+    let (kind, what) = match difference {
+        MarkDifference::Missing(what) => (DriftKind::Missing, what),
+        MarkDifference::Changed(what) => (DriftKind::Changed, what),
+        MarkDifference::Surplus(what) => (DriftKind::Surplus, what),
+    };
+    Drift { kind, what }
 }
 
 fn links(

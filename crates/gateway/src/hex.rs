@@ -5,7 +5,7 @@ use core::fmt::Write as _;
 use netlink::{Configurable, Mode, Object, RouteFilter, create};
 use settings::{Key, RouteName};
 
-use netlink::{Family, Nexthop, Prefix, Route, Rule};
+use netlink::{Family, FilterTable, Nexthop, Prefix, Route, Rule};
 use route_plan::RouteKey;
 
 /// There is no such object.
@@ -15,7 +15,10 @@ pub(crate) const PRESENT: &str = "+";
 
 /// The body that creates an object, as hexadecimal digits; `None` for one that fits no message.
 pub(crate) fn of<O: Configurable>(object: &O) -> Option<String> {
-    let body = create(object, Mode::Create).ok()?.body;
+    text(&create(object, Mode::Create).ok()?.body)
+}
+
+fn text(body: &[u8]) -> Option<String> {
     let mut text = String::with_capacity(2 * body.len());
     for byte in body {
         write!(text, "{byte:02x}").ok()?;
@@ -59,6 +62,25 @@ pub(crate) fn route_key(route: &Route) -> Key {
 /// The key of a rule.
 pub(crate) fn rule_key(rule: &Rule) -> Option<Key> {
     of(rule).map(Key::Rule)
+}
+
+/// The messages that make a packet filter table, as hexadecimal digits.
+pub(crate) fn of_table(table: &FilterTable) -> Option<String> {
+    text(&table.encode().ok()?)
+}
+
+/// The packet filter table of these messages.
+pub(crate) fn table(text: &str) -> Option<FilterTable> {
+    FilterTable::decode(&bytes(text)?).ok()
+}
+
+/// The key of a packet filter table; `None` for those of others.
+pub(crate) fn table_key(table: &FilterTable) -> Option<Key> {
+    let family = match table.family {
+        Family::V4 => "ip",
+        Family::V6 => "ip6",
+    };
+    format!("nft:{family}/{}", table.name).parse().ok()
 }
 
 /// All routes of the family of a route's key.

@@ -4,7 +4,7 @@
 //! between, [`check()`] finds what has drifted since, [`drain()`] moves flows off a gateway and [`Passing`] sees whether it
 //! still forwards any, [`Steered`] moves flows for a watcher, [`revert`] puts back exactly what was there. Everything is of the
 //! network namespace of the calling thread. The journal and the undo engine are `tuning`'s: [`Network`] is a world
-//! whose settings are also nexthops, routes and rules.
+//! whose settings are also nexthops, routes, rules and packet filter tables.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod check;
 mod drain;
 mod facts;
 mod hex;
+mod marks;
 mod moves;
 mod passing;
 mod read;
@@ -26,6 +27,7 @@ pub use ask::{AskError, ask};
 pub use check::{CheckError, Drift, DriftKind, check};
 pub use drain::{DrainError, drain, undrained};
 pub use facts::{Facts, PortFacts, compare, facts};
+pub use marks::{MarksError, read_marks};
 pub use moves::{MoveError, move_flows};
 pub use passing::{Passed, Passing, PassingError};
 pub use read::{ReadError, read_host};

@@ -26,7 +26,8 @@ impl ReadError {
 }
 
 /// Reads the host, of one address family, and those settings that are named. Settings that the kernel has not are
-/// left out, and so are the routes of the table `local`.
+/// left out, and so are the routes of the table `local`; packet filters and neighbours are read by
+/// [`read_marks`](crate::read_marks).
 ///
 /// # Errors
 /// The kernel refuses a list.
@@ -48,6 +49,7 @@ pub fn read_host<'a>(
         nexthops,
         routes: routes.into_iter().filter(is_plain).collect(),
         rules,
+        ..Found::default()
     })
 }
 

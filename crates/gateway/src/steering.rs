@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netlink::{Message, Mode, Nexthop, NexthopFilter, Notified, Route, Target, create};
+use netlink::{
+    FilterTable, Message, Mode, Nexthop, NexthopFilter, Notified, Route, Target, create,
+};
 use route_plan::{
     Change, HostState, Interfaces, NEXTHOP_IDS_COUNT, Object, Plan, Role, describe, difference,
-    overlap, wanted,
+    is_mark_table, mark_table_name, overlap, wanted,
 };
 use settings::Key;
 use sys::netlink_socket::NetlinkSocket;
@@ -21,6 +23,7 @@ use tuning::{Held, Host, Store, StoreError};
 
 use crate::drain::undrained;
 use crate::hex;
+use crate::marks::{MarksError, read_marks};
 use crate::read::{ReadError, read_host};
 
 /// How long somebody else may be at work with the journal: less than an interval of probes.
@@ -221,30 +224,58 @@ impl Steered {
     /// As [`lead_over`](Self::lead_over), and what is in the way.
     pub fn put_back(&mut self, gateways: &[u16]) -> Result<usize, String> {
         let Some(_held) = self.begin()? else { return Ok(0) };
-        let found = read_host(self.plan.family, []).map_err(|error| error.to_string())?;
+        let mut found = read_host(self.plan.family, []).map_err(|error| error.to_string())?;
         self.interfaces = found.interfaces.clone();
         let Some(state) = self.wanted(gateways) else { return Err(self.no_interface()) };
+        // Routes are put back whatever becomes of marks.
+        let marks = read_marks(&self.plan, &state, &mut found);
         let difference = difference(&self.plan, &state, &found);
         let changes = difference.changes.iter().filter_map(|change| self.message(change));
         let messages: Vec<Message> = changes.collect();
-        let count = self.send(&messages)?;
+        let mut count = self.send(&messages)?;
+        marks.map_err(|error| error.to_string())?;
+        for change in &difference.changes {
+            if let Some(table) = self.marks_to_put_back(change) {
+                count += set_table(table)?;
+            }
+        }
         let foreign = difference.conflicts.iter().map(|conflict| {
             format!("{}: {}", describe(&conflict.found, &found.interfaces), conflict.reason)
         });
         self.say_in_the_way(foreign.collect())?;
-        Ok(count)
+        if difference.unknown.is_empty() {
+            return Ok(count);
+        }
+        Err(MarksError::unknown(&self.plan, &difference.unknown).to_string())
+    }
+
+    /// The table of marks that a change makes, if this program has made one here and nobody else has changed it.
+    fn marks_to_put_back<'a>(&self, change: &'a Change) -> Option<&'a FilterTable> {
+        let to = match change {
+            Change::Add(Object::FilterTable(to)) => to,
+            Change::Replace { from: Object::FilterTable(from), to: Object::FilterTable(to) }
+                if is_mark_table(from) =>
+            {
+                to
+            }
+            _other => return None,
+        };
+        hex::table_key(to).is_some_and(|key| self.applied.contains(&key)).then_some(to)
     }
 
     fn message(&self, change: &Change) -> Option<Message> {
         let (object, mode) = match change {
             Change::Add(object) => (object, Mode::Create),
-            Change::Replace { from, to } if self.is_ours(protocol(from)) => (to, Mode::Replace),
+            Change::Replace { from, to } if protocol(from).is_some_and(|it| self.is_ours(it)) => {
+                (to, Mode::Replace)
+            }
             _other => return None,
         };
         let (key, message) = match object {
             Object::Nexthop(nexthop) => (hex::nexthop_key(nexthop), create(nexthop, mode)),
             Object::Route(route) => (hex::route_key(route), create(route, mode)),
             Object::Rule(rule) => (hex::rule_key(rule)?, create(rule, mode)),
+            Object::FilterTable(_) => return None,
         };
         self.applied.contains(&key).then_some(message.ok()).flatten()
     }
@@ -282,12 +313,21 @@ impl Steered {
     }
 }
 
-fn protocol(object: &Object) -> u8 {
+fn protocol(object: &Object) -> Option<u8> {
     match object {
-        Object::Nexthop(nexthop) => nexthop.protocol,
-        Object::Route(route) => route.protocol,
-        Object::Rule(rule) => rule.protocol,
+        Object::Nexthop(nexthop) => Some(nexthop.protocol),
+        Object::Route(route) => Some(route.protocol),
+        Object::Rule(rule) => Some(rule.protocol),
+        Object::FilterTable(_) => None,
     }
+}
+
+/// Puts a table into its place. Returns how many were, 1.
+fn set_table(table: &FilterTable) -> Result<usize, String> {
+    NetlinkSocket::open_filters()
+        .and_then(|mut socket| socket.set_filter_table(table.family, &table.name, Some(table)))
+        .map(|()| 1)
+        .map_err(|error| format!("packet filter table {}: {error}", table.name))
 }
 
 impl watch::Steering for Steered {
@@ -314,6 +354,7 @@ impl watch::Steering for Steered {
                     |network: &route_plan::Network| overlap(network.prefix, route.destination);
                 self.is_ours(route.protocol) || self.plan.networks.iter().any(is_within)
             }
+            Notified::FilterTable(name) => *name == mark_table_name(&self.plan).table(),
             _other => true,
         }
     }

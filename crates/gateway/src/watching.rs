@@ -142,6 +142,7 @@ pub fn watch_options(
         were_down: asked.were_down.clone(),
         sentinels,
         announce,
+        has_filters: plan.routing.follow == Some(host.network),
     })
 }
 

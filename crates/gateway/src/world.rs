@@ -1,4 +1,5 @@
-//! The world that `tuning`'s engine changes: kernel settings of this host, and its nexthops, routes and rules.
+//! The world that `tuning`'s engine changes: kernel settings of this host, its nexthops, routes and rules, and its packet
+//! filter tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,7 +8,7 @@ use netlink::{
     Configurable, Family, Message, Nexthop, NexthopFilter, NexthopKind, Object, Route, RouteFilter,
     Rule, Target, flag,
 };
-use settings::Key;
+use settings::{FilterTableName, Key};
 use sys::netlink_socket::{NetlinkError, NetlinkSocket};
 use tuning::{Host, World, WorldError};
 
@@ -16,11 +17,12 @@ use crate::hex::{self, ABSENT, PRESENT};
 /// `EPERM`, as the kernel says it without `CAP_NET_ADMIN`.
 const EPERM: i32 = 1;
 
-/// Settings, nexthops, routes and rules of the calling thread's network namespace.
+/// Settings, nexthops, routes, rules and packet filter tables of the calling thread's network namespace.
 #[derive(Default)]
 pub struct Network {
     host: Host,
     socket: Option<NetlinkSocket>,
+    filters: Option<NetlinkSocket>,
     before_each: Option<Box<dyn FnMut()>>,
 }
 
@@ -63,12 +65,47 @@ impl Network {
         Ok(self.socket.insert(socket))
     }
 
+    fn filters(&mut self) -> Result<&mut NetlinkSocket, NetlinkError> {
+        let socket = match self.filters.take() {
+            Some(socket) => socket,
+            None => NetlinkSocket::open_filters()?,
+        };
+        Ok(self.filters.insert(socket))
+    }
+
+    /// Makes a packet filter table what the value says, in one step.
+    fn write_filters(
+        &mut self,
+        key: &Key,
+        name: FilterTableName,
+        value: &str,
+    ) -> Result<(), WorldError> {
+        let family = family_of(name);
+        let table = match value {
+            ABSENT => None,
+            body => {
+                // What a journal says of one table is no reason to make another.
+                let table =
+                    hex::table(body).filter(|one| hex::table_key(one).as_ref() == Some(key));
+                let unreadable = "the journal's value is no packet filter table of that name";
+                Some(table.ok_or_else(|| WorldError::refused(key, unreadable))?)
+            }
+        };
+        self.filters()
+            .and_then(|socket| socket.set_filter_table(family, &name.table(), table.as_ref()))
+            .map_err(|error| refusal(key, &error))
+    }
+
     /// Lists what the keys speak of: each kind of object at most once.
     fn list<'a>(&mut self, keys: impl Iterator<Item = &'a Key>) -> Result<Listed, NetlinkError> {
         let (mut wants_nexthops, mut wants_rules) = (false, false);
         let mut families = BTreeSet::new();
+        let mut filter_names = BTreeSet::new();
         for key in keys {
             match key {
+                Key::FilterTable(name) => {
+                    filter_names.insert(*name);
+                }
                 Key::Nexthop(_) => wants_nexthops = true,
                 Key::Rule(_) => wants_rules = true,
                 Key::Route(name) => {
@@ -78,8 +115,8 @@ impl Network {
             }
         }
         let mut listed = Listed::default();
-        let socket = self.socket()?;
         if wants_nexthops {
+            let socket = self.socket()?;
             listed.nexthops = socket.list(&Nexthop::dump(NexthopFilter::default()))?;
             let each = listed.nexthops.iter();
             listed
@@ -87,7 +124,7 @@ impl Network {
                 .extend(each.filter_map(|one| Some((hex::nexthop_key(one), hex::of(one)?))));
         }
         for family in families {
-            for route in socket.routes(RouteFilter::all(family))? {
+            for route in self.socket()?.routes(RouteFilter::all(family))? {
                 let (key, value) = (hex::route_key(&route), hex::of(&route));
                 // Of two routes with one name the kernel uses and replaces the first.
                 if !listed.values.contains_key(&key) {
@@ -96,9 +133,16 @@ impl Network {
                 }
             }
         }
+        for name in filter_names {
+            let tables =
+                self.filters()?.filter_tables(family_of(name), |other| other == name.table())?;
+            for table in tables {
+                listed.values.extend(hex::table_key(&table).zip(hex::of_table(&table)));
+            }
+        }
         if wants_rules {
             for family in [Family::V4, Family::V6] {
-                let rules = socket.list::<Rule>(&Rule::dump(family))?;
+                let rules = self.socket()?.list::<Rule>(&Rule::dump(family))?;
                 let keys = rules.iter().filter_map(hex::rule_key);
                 listed.values.extend(keys.map(|key| (key, PRESENT.to_owned())));
             }
@@ -229,6 +273,14 @@ impl World for Network {
                 results[place] = self.host.write(key, value);
                 continue;
             }
+            if let Key::FilterTable(name) = key {
+                self.flush(&mut waiting, values, &mut results);
+                if let Some(probe) = &mut self.before_each {
+                    probe();
+                }
+                results[place] = self.write_filters(key, *name, value);
+                continue;
+            }
             if let (Key::Nexthop(id), ABSENT) = (key, value.as_str()) {
                 if users.is_none() {
                     self.flush(&mut waiting, values, &mut results);
@@ -257,6 +309,10 @@ impl World for Network {
     fn objection(&mut self, key: &Key, to: &str) -> Option<WorldError> {
         if key.is_object() { None } else { self.host.objection(key, to) }
     }
+}
+
+fn family_of(name: FilterTableName) -> Family {
+    if name.is_v6 { Family::V6 } else { Family::V4 }
 }
 
 /// The request that gives an object its value; `None` where it has gone by itself.

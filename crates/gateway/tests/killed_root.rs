@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use std::rc::Rc;
 use std::thread;
 
-use bed::{PLAN, assert_same, dump, enter, furnish, ipv6, must};
+use bed::{PLAN, assert_same, dump, enter, follow, furnish, ipv6, must};
 use gateway::{Network, Options, apply, revert};
 use route_plan::parse_plan;
 
@@ -75,6 +75,7 @@ impl Bench {
             std::fs::write(folder.join(name), text).expect("written");
         }
         std::fs::write(folder.join("pairs6"), ipv6(PLAN)).expect("written");
+        std::fs::write(folder.join("follow"), follow(PLAN)).expect("written");
         Some(Self { folder })
     }
 
@@ -173,6 +174,39 @@ fn killed_at_every_step_of_another_plan_the_next_revert_restores_everything_root
             kills_count += 1;
         }
         assert!(kills_count > 10, "{kills_count} kill points");
+    });
+}
+
+#[test]
+fn killed_at_every_step_of_a_plan_that_follows_the_next_revert_restores_everything_root() {
+    in_namespace("marked", |bench| {
+        let before = dump();
+        let mut kills_count = 0;
+        for at in 0.. {
+            // Another plan is there already, so that few steps are left, the marks among them.
+            bench.must("pairs");
+            let was_killed = bench.kill("follow", at);
+            bench.must("revert");
+            assert_same(&dump(), &before, &format!("killed at step {at} of the plan that follows"));
+            if !was_killed {
+                break;
+            }
+            kills_count += 1;
+        }
+        assert!(kills_count > 8, "{kills_count} kill points");
+        let mut kills_count = 0;
+        for at in 0.. {
+            bench.must("follow");
+            assert!(dump().contains("clearstream-77"));
+            let was_killed = bench.kill("revert", at);
+            bench.must("revert");
+            assert_same(&dump(), &before, &format!("killed at step {at} of its revert"));
+            if !was_killed {
+                break;
+            }
+            kills_count += 1;
+        }
+        assert!(kills_count > 15, "{kills_count} kill points");
     });
 }
 

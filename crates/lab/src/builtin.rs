@@ -21,6 +21,10 @@ pub fn builtin_labs() -> &'static [BuiltinLab] {
         BuiltinLab { name: "onequeue", text: include_str!("../../../labs/onequeue.toml") },
         BuiltinLab { name: "lan", text: include_str!("../../../labs/lan.toml") },
         BuiltinLab { name: "cumulus", text: include_str!("../../../labs/cumulus.toml") },
+        BuiltinLab {
+            name: "cumulus-gluster",
+            text: include_str!("../../../labs/cumulus-gluster.toml"),
+        },
         BuiltinLab { name: "vm-pair", text: include_str!("../../../labs/vm-pair.toml") },
         BuiltinLab { name: "vm-mixed", text: include_str!("../../../labs/vm-mixed.toml") },
         BuiltinLab { name: "shaped", text: include_str!("../../../labs/shaped.toml") },

@@ -58,12 +58,15 @@ pub struct FilesystemPlan {
 pub enum FilesystemKind {
     /// MooseFS 3.
     MooseFs,
+    /// GlusterFS.
+    GlusterFs,
 }
 
 impl fmt::Display for FilesystemKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::MooseFs => "MooseFS",
+            Self::GlusterFs => "GlusterFS",
         })
     }
 }

@@ -4,6 +4,7 @@
 //! A client's mount is in the keeper's mount namespace. Programs on that host enter it ([`mounts_of`]) and so see the
 //! mount, the machine around the lab does not. All data is in memory; with the lab everything goes.
 
+mod glusterfs;
 mod moosefs;
 mod projected;
 
@@ -76,6 +77,7 @@ pub(crate) fn start(
     let Some(filesystem) = &plan.filesystem else { return Vec::new() };
     let (programs, packages) = match filesystem.kind {
         FilesystemKind::MooseFs => (moosefs::PROGRAMS, moosefs::PACKAGES),
+        FilesystemKind::GlusterFs => (glusterfs::PROGRAMS, glusterfs::PACKAGES),
     };
     let missing: Vec<&str> =
         programs.iter().copied().filter(|name| find_program(name).is_none()).collect();
@@ -167,7 +169,11 @@ pub(crate) fn run(arguments: &[OsString]) -> u8 {
 struct Part {
     filesystem: FilesystemPlan,
     host: String,
-    /// Where the metadata is served.
+    /// The lab's directory.
+    directory: PathBuf,
+    /// Where the servers are reached, in the plan's order.
+    server_addresses: Vec<IpAddr>,
+    /// Where the metadata is served: the first of them.
     metadata_address: IpAddr,
     mounts: bool,
     /// It hands the file system on.
@@ -184,9 +190,11 @@ impl Part {
             .map_err(|error| LabError::NotStarted(error.to_string()))?;
         let no_part = || LabError::NotStarted(format!("{host} has no part in a file system"));
         let filesystem = plan.filesystem.clone().ok_or_else(no_part)?;
-        let first = filesystem.servers.first().ok_or_else(no_part)?;
-        let metadata_address =
-            plan.addresses_of(first).find(IpAddr::is_ipv4).ok_or_else(no_part)?;
+        let address = |server: &String| plan.addresses_of(server).find(IpAddr::is_ipv4);
+        let server_addresses: Option<Vec<IpAddr>> =
+            filesystem.servers.iter().map(address).collect();
+        let server_addresses = server_addresses.ok_or_else(no_part)?;
+        let metadata_address = *server_addresses.first().ok_or_else(no_part)?;
         let mounts = filesystem.clients.iter().any(|client| client == host);
         let forwards = filesystem.forwarder.as_deref() == Some(host);
         let forwarder = filesystem.forwarder.iter().filter(|_| projected::lacking().is_none());
@@ -195,6 +203,8 @@ impl Part {
         let part = Self {
             filesystem,
             host: host.clone(),
+            directory: dir.to_owned(),
+            server_addresses,
             metadata_address,
             mounts,
             forwards,
@@ -247,18 +257,21 @@ impl Part {
             (_, true) if !self.can_mount() => Ok(Vec::new()),
             (_, true) => Ok(vec![self.mount()?]),
             (FilesystemKind::MooseFs, false) => moosefs::serve(self),
+            (FilesystemKind::GlusterFs, false) => glusterfs::serve(self),
         }
     }
 
     fn can_mount(&self) -> bool {
         match self.filesystem.kind {
             FilesystemKind::MooseFs => is_listening(self.metadata_address, moosefs::CLIENTS_PORT),
+            FilesystemKind::GlusterFs => glusterfs::can_mount(self),
         }
     }
 
     fn mount(&self) -> Result<Child, LabError> {
         let mut command = match self.filesystem.kind {
             FilesystemKind::MooseFs => moosefs::client(self),
+            FilesystemKind::GlusterFs => glusterfs::client(self)?,
         };
         let mut child = spawn(&mut command)?;
         wait_for(&mut child, "the mount", || is_mounted(&self.filesystem.mount_point()))?;

@@ -1,5 +1,6 @@
 //! The kernel's netlink messages as typed values: links, addresses, routes, rules, nexthop objects,
-//! neighbours and queueing disciplines (`rtnetlink(7)`), and the frame that generic netlink shares.
+//! neighbours and queueing disciplines (`rtnetlink(7)`), packet filters (`nft(8)`), and the frame that generic netlink
+//! shares.
 //!
 //! This crate is pure: bytes to values and back, no sockets. `sys::netlink_socket` sends and receives.
 //!
@@ -20,6 +21,7 @@ mod attribute;
 mod bytes;
 mod discipline;
 mod encoder;
+mod filter;
 mod generic;
 mod link;
 mod message;
@@ -38,6 +40,10 @@ pub use attribute::{Attribute, Attributes, RawAttribute, attribute};
 pub use bytes::{address_of, text_of, u16_of, u32_of, u64_of};
 pub use discipline::{Discipline, DisciplineKind, ROOT};
 pub use encoder::{Encoder, TooLongError};
+pub use filter::{
+    Comparison, Expression, FilterChain, FilterHook, FilterRule, FilterTable, MetaKey, PayloadBase,
+    generation_of, generation_question, table_announced, transaction,
+};
 pub use generic::{family_number, family_question, generic_attributes, generic_dump};
 pub use link::{Link, LinkSettings, VethPair};
 pub use message::{Frame, Frames, Message, flag};

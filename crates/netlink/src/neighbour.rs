@@ -14,6 +14,8 @@ const NDA_CACHEINFO: u16 = 3;
 const NDA_PROBES: u16 = 4;
 const NDA_IFINDEX: u16 = 8;
 const NDA_PROTOCOL: u16 = 12;
+/// `NTF_USE`: somebody wants to send to it.
+const NTF_USE: u8 = 1;
 /// Length of `struct ndmsg`.
 const HEADER_BYTES: usize = 12;
 
@@ -69,6 +71,18 @@ impl Neighbour {
             flags: 0,
             protocol: protocol::CLEARSTREAM,
             other: Vec::new(),
+        }
+    }
+
+    /// A neighbour whose creation, which replaces the one that is there, has the kernel look for it on the link as if a
+    /// packet were to be sent to it. What it finds is announced.
+    #[must_use]
+    pub fn sought(interface_index: u32, address: IpAddr) -> Self {
+        Self {
+            state: 0,
+            flags: NTF_USE,
+            protocol: protocol::UNSPECIFIED,
+            ..Self::permanent(interface_index, address, Vec::new())
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the kernel announces to those who subscribed.
 
 use crate::address::Address;
+use crate::filter::table_announced;
 use crate::link::Link;
 use crate::message::Frame;
 use crate::neighbour::Neighbour;
@@ -29,12 +30,14 @@ pub mod group {
     pub const RULE_V6: u32 = 19;
     /// Nexthop objects. Those that go with their interface are not announced.
     pub const NEXTHOP: u32 = 32;
+    /// Packet filters (`NFNLGRP_NFTABLES`, of a socket for them).
+    pub const FILTER: u32 = 7;
 }
 
 /// An object appeared, changed or went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
-    /// It went; otherwise it is new or changed.
+    /// It went; otherwise it is new or changed. Of packet filters never: other parts of the table may remain.
     pub is_gone: bool,
     /// The object.
     pub object: Notified,
@@ -55,6 +58,8 @@ pub enum Notified {
     Rule(Rule),
     /// A nexthop object.
     Nexthop(Nexthop),
+    /// The packet filter table of this name, or something in it.
+    FilterTable(String),
     /// An object of another kind, by the number of its message.
     Other(u16),
 }
@@ -65,6 +70,9 @@ impl Notification {
     /// # Errors
     /// The body has not the form of its object.
     pub fn parse(frame: Frame<'_>) -> Result<Self, MalformedError> {
+        if let Some(name) = table_announced(frame) {
+            return Ok(Self { is_gone: false, object: Notified::FilterTable(name) });
+        }
         let base = frame.kind & !3;
         let body = frame.body;
         let object = match base {

@@ -1,12 +1,14 @@
 //! From what a host has and what it is to have: the changes between, in an order in which every packet finds a
 //! way throughout, and what of others stands in the way.
 
+use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
-use netlink::{Nexthop, NexthopKind, Prefix, Route, Rule, Target, table};
+use netlink::{FilterTable, Nexthop, NexthopKind, Prefix, Route, Rule, Target, table};
 use settings::Key;
 
 use crate::interfaces::Interfaces;
+use crate::marks::{self, HardwareAddress};
 use crate::plan::Plan;
 use crate::wanted::{HostState, NEXTHOP_IDS_COUNT};
 
@@ -23,9 +25,13 @@ pub struct Found {
     pub routes: Vec<Route>,
     /// All rules of the plan's family.
     pub rules: Vec<Rule>,
+    /// Packet filter tables of the plan's family with names of this program's.
+    pub filter_tables: Vec<FilterTable>,
+    /// Hardware addresses of neighbours.
+    pub neighbours: BTreeMap<IpAddr, HardwareAddress>,
 }
 
-/// A nexthop, group, route or rule.
+/// A nexthop, group, route, rule or packet filter table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
     /// A nexthop or group.
@@ -34,6 +40,8 @@ pub enum Object {
     Route(Route),
     /// A rule.
     Rule(Rule),
+    /// A packet filter table with everything in it.
+    FilterTable(FilterTable),
 }
 
 /// One change of a host.
@@ -79,6 +87,9 @@ pub struct Difference {
     pub changes: Vec<Change>,
     /// What is in the way.
     pub conflicts: Vec<Conflict>,
+    /// Gateways (indices) whose packets cannot be marked, because their hardware addresses are not known. The table of
+    /// marks is left as it is then.
+    pub unknown: Vec<usize>,
 }
 
 /// What the kernel takes for one and the same route: creating the second replaces the first.
@@ -128,6 +139,7 @@ pub fn difference(plan: &Plan, wanted: &HostState, found: &Found) -> Difference 
     builder.nexthops();
     builder.routes(&with_nexthops);
     builder.rules();
+    builder.marks();
     builder.leftovers();
     builder.difference
 }
@@ -299,6 +311,30 @@ impl Builder<'_> {
                 let reason = format!("table {} is the plan's", there.table);
                 self.conflict(Object::Route(there.clone()), reason);
             }
+        }
+    }
+
+    /// Marks lead into the tables, so they come when these are complete and go before.
+    fn marks(&mut self) {
+        let there = marks::there(self.plan, self.found);
+        if let Some(there) = there.filter(|there| !marks::is_mark_table(there)) {
+            let reason = "it has rules of others, which would go with it".to_owned();
+            let found = Object::FilterTable(there.clone());
+            self.difference.conflicts.push(Conflict { found, reason, is_replaceable: true });
+        }
+        if self.wanted.steering.is_empty() {
+            if let Some(there) = there {
+                self.remove(Object::FilterTable(there.clone()));
+            }
+            return;
+        }
+        match (marks::mark_table(self.plan, &self.wanted.steering, self.found), there) {
+            (Err(unknown), _) => self.difference.unknown = unknown,
+            (Ok(table), None) => self.add(Object::FilterTable(table)),
+            (Ok(table), Some(there)) if table != *there => {
+                self.replace(Object::FilterTable(there.clone()), Object::FilterTable(table));
+            }
+            (Ok(_same), Some(_)) => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! Changes and objects in the words of iproute2.
+//! Changes and objects in the words of iproute2 and `nft`.
 
 use core::fmt::Write as _;
 
@@ -6,6 +6,7 @@ use netlink::{Action, Family, Nexthop, NexthopKind, Path, Route, Rule, Target, r
 
 use crate::change::{Change, Object};
 use crate::interfaces::Interfaces;
+use crate::marks::{describe_table, nft_command};
 
 /// The command a person would type as root to make a change.
 #[must_use]
@@ -26,6 +27,7 @@ pub fn command(change: &Change, interfaces: &Interfaces) -> String {
         Object::Nexthop(_) => format!("{family} nexthop {verb} {words}"),
         Object::Route(_) => format!("{family} route {verb} {words}"),
         Object::Rule(_) => format!("{family} rule {verb} {words}"),
+        Object::FilterTable(table) => nft_command(verb, table),
     }
 }
 
@@ -38,6 +40,7 @@ fn family_of(object: &Object) -> Option<Family> {
         },
         Object::Route(route) => Some(route.destination.family()),
         Object::Rule(rule) => Some(rule.family),
+        Object::FilterTable(table) => Some(table.family),
     }
 }
 
@@ -48,6 +51,7 @@ pub fn describe(object: &Object, interfaces: &Interfaces) -> String {
         Object::Nexthop(nexthop) => describe_nexthop(nexthop, interfaces),
         Object::Route(route) => describe_route(route, interfaces),
         Object::Rule(rule) => describe_rule(rule),
+        Object::FilterTable(table) => describe_table(table),
     }
 }
 

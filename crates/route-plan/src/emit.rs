@@ -77,8 +77,10 @@ pub fn emit(plan: &Plan, role: Role<'_>, system: System) -> Result<Emission, Wan
             System::Ifupdown => ifupdown::emit(&source, &mut emission),
             System::Ansible | System::Unit => {}
         }
-        if !state.steering.is_empty() {
-            let lack = "the marks of `follow` (nftables) are in none of these files";
+        let is_whole = matches!(system, System::Ansible | System::Unit);
+        if !state.steering.is_empty() && !is_whole {
+            let lack = "the marks of `follow` (nftables) are in none of these files; \
+                        `clearstream gateway apply` makes them";
             emission.lacks.push(lack.to_owned());
         }
     }

@@ -23,6 +23,7 @@ mod file;
 mod hash;
 mod interfaces;
 mod listing;
+mod marks;
 mod plan;
 mod predict;
 mod range;
@@ -45,6 +46,9 @@ pub use hash::{
 };
 pub use interfaces::Interfaces;
 pub use listing::{Finding, review};
+pub use marks::{
+    HardwareAddress, MarkDifference, is_mark_table, mark_differences, mark_table_name,
+};
 pub use plan::{
     Buckets, GATEWAYS_COUNT_MAX, Gateway, Host, Mode, Network, Plan, Port, Role, Routing,
     WEIGHT_MAX, Watch, WatchMode, contains, live, overlap,

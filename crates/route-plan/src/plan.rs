@@ -6,6 +6,7 @@ use core::time::Duration;
 use netlink::{Family, Prefix};
 
 use crate::hash::HashPolicy;
+use crate::marks::HardwareAddress;
 
 /// Most gateways: next hops of a plain multipath route and iproute2 count to 256.
 pub const GATEWAYS_COUNT_MAX: usize = 256;
@@ -60,6 +61,8 @@ pub struct Gateway {
     pub weight: u16,
     /// On each network, in the order of [`Plan::networks`].
     pub ports: Vec<Port>,
+    /// Hardware addresses that the plan gives, in the same order.
+    pub hardware_addresses: Vec<Option<HardwareAddress>>,
 }
 
 /// A host on one network.

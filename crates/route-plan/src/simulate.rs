@@ -66,6 +66,7 @@ pub fn plan_of(scale: &Scale) -> Result<Plan, ScaleError> {
         name: format!("gateway{index}"),
         weight: 1,
         ports: (0..2).map(|side| port(side, 1 + counts[side] + index)).collect(),
+        hardware_addresses: vec![None; 2],
     };
     Ok(Plan {
         name: "simulated".to_owned(),

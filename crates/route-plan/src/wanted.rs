@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use crate::assign::{Assignment, Choice};
 use crate::interfaces::Interfaces;
+use crate::marks::HardwareAddress;
 use crate::plan::{GATEWAYS_COUNT_MAX, Host, Mode, Plan, Role};
 
 /// Metric of the plain multipath routes beneath those that use nexthop objects. A carrier that goes for
@@ -46,12 +47,16 @@ pub struct HostState {
 }
 
 /// Packets that came from this gateway get this mark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steering {
     /// Index of the gateway.
     pub gateway: usize,
     /// Its address on the host's network.
     pub address: core::net::IpAddr,
+    /// Its hardware address there, if the plan gives it.
+    pub hardware_address: Option<HardwareAddress>,
+    /// The host's interface.
+    pub interface: String,
     /// Mark of its packets.
     pub mark: u32,
 }
@@ -195,8 +200,14 @@ impl Builder<'_> {
             rule.mark = Some(Mark { value: number + 1, mask: u32::MAX });
             rule.protocol = plan.routing.protocol;
             state.rules.push(rule);
-            let address = plan.gateways[gateway].ports[self.host.network].address;
-            state.steering.push(Steering { gateway, address, mark: number + 1 });
+            let network = self.host.network;
+            state.steering.push(Steering {
+                gateway,
+                address: plan.gateways[gateway].ports[network].address,
+                hardware_address: plan.gateways[gateway].hardware_addresses[network],
+                interface: self.host.port.interface.clone(),
+                mark: number + 1,
+            });
         }
     }
 

@@ -35,6 +35,10 @@ pub fn command(key: &Key, to: &str) -> String {
         }
         Key::Rule(_) if to == "-" => "ip rule del".to_owned(),
         Key::Rule(_) => "ip rule add".to_owned(),
+        Key::FilterTable(name) => {
+            let verb = if to == "-" { "delete" } else { "add" };
+            format!("nft {verb} table {} {}", name.family(), name.table())
+        }
         Key::Sysctl(name) => format!("sysctl -w {name}={}", word(to)),
     }
 }

@@ -8,8 +8,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+mod filter_table;
 mod route;
 
+pub use filter_table::FilterTableName;
 pub use route::RouteName;
 
 use crate::catalogue;
@@ -53,6 +55,8 @@ pub enum Key {
     Route(RouteName),
     /// The rule with this netlink body, as hexadecimal digits: a rule has no other name than itself.
     Rule(String),
+    /// A packet filter table of this program's with everything in it.
+    FilterTable(FilterTableName),
 }
 
 /// A setting of an interface.
@@ -210,6 +214,9 @@ impl FromStr for Key {
             let is_body = is_hexadecimal(body);
             return if is_body { Ok(Self::Rule(body.to_owned())) } else { Err(unknown()) };
         }
+        if let Some(table) = text.strip_prefix("nft:") {
+            return FilterTableName::parse(table).map(Self::FilterTable).ok_or_else(unknown);
+        }
         if let Some(rest) = text.strip_prefix("cpu:") {
             let number = rest.strip_suffix("/governor").and_then(plain_number);
             return number.map(Self::Governor).ok_or_else(unknown);
@@ -273,6 +280,7 @@ impl fmt::Display for Key {
             Self::Nexthop(id) => write!(out, "nexthop:{id}"),
             Self::Route(route) => write!(out, "route:{route}"),
             Self::Rule(body) => write!(out, "rule:{body}"),
+            Self::FilterTable(name) => write!(out, "nft:{name}"),
         }
     }
 }
@@ -350,8 +358,7 @@ impl Key {
             Self::Interface { what, .. } => {
                 matches!(what, InterfaceKey::Ipv4(_) | InterfaceKey::Ipv6(_))
             }
-            Self::Nexthop(_) | Self::Route(_) | Self::Rule(_) => true,
-            _ => false,
+            other => other.is_object(),
         }
     }
 
@@ -359,7 +366,7 @@ impl Key {
     /// there and is not what was written is somebody else's.
     #[must_use]
     pub fn is_object(&self) -> bool {
-        matches!(self, Self::Nexthop(_) | Self::Route(_) | Self::Rule(_))
+        matches!(self, Self::Nexthop(_) | Self::Route(_) | Self::Rule(_) | Self::FilterTable(_))
     }
 
     /// The interface it belongs to.

@@ -8,6 +8,8 @@ use crate::text::shorten;
 
 /// Longest value of a setting, bytes; a file of ours is the longest there is.
 pub const VALUE_BYTES_MAX: usize = 64 << 10;
+/// Longest value of a packet filter table, bytes: 256 rules of some 400 bytes, each two digits, and as much again.
+const FILTER_BYTES_MAX: usize = 512 << 10;
 
 impl Key {
     /// The value in the one form that is written and compared: figures with single spaces between
@@ -18,7 +20,11 @@ impl Key {
     pub fn check(&self, value: &str) -> Result<String, KeyError> {
         let wrong =
             |wanted| KeyError::Value { key: self.to_string(), value: shorten(value), wanted };
-        if value.len() > VALUE_BYTES_MAX {
+        let bytes_max = match self {
+            Self::FilterTable(_) => FILTER_BYTES_MAX,
+            _other => VALUE_BYTES_MAX,
+        };
+        if value.len() > bytes_max {
             return Err(wrong("short enough"));
         }
         match self {
@@ -35,7 +41,7 @@ impl Key {
             Self::CpuQuota(_) => {
                 quota(value).ok_or_else(|| wrong("microseconds of a period: max 100000"))
             }
-            Self::Nexthop(_) | Self::Route(_) => {
+            Self::Nexthop(_) | Self::Route(_) | Self::FilterTable(_) => {
                 let is_value = value == "-" || is_hexadecimal(value);
                 is_value.then(|| value.to_owned()).ok_or_else(|| wrong("a netlink body, or -"))
             }

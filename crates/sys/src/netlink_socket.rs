@@ -5,6 +5,8 @@
 //! given by its descriptor ([`NetlinkSocket::open_in`]). Whatever goes wrong is reported with the kernel's number and
 //! text; nothing is repeated, except a list that changed while it was read, and nothing is left out.
 
+mod filters;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;

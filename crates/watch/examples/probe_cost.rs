@@ -118,6 +118,7 @@ fn options(gateways: u64, interval_us: u64) -> WatchOptions {
         were_down: Vec::new(),
         sentinels: None,
         announce: None,
+        has_filters: false,
     }
 }
 

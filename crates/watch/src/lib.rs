@@ -10,6 +10,7 @@
 mod asking;
 mod bfd_sockets;
 mod filter;
+mod filters;
 mod icmp;
 mod lines;
 mod link;

@@ -6,9 +6,6 @@ use sys::netlink_socket::NetlinkSocket;
 
 use crate::link::WatchError;
 
-/// `NTF_USE`: look the neighbour up as if a packet were to be sent to it.
-const NTF_USE: u8 = 1;
-
 /// The Ethernet address of a neighbour, where it is known.
 pub(crate) fn mac(neighbour: &Neighbour) -> Option<MacAddress> {
     let is_failed = neighbour.state & neighbour_state::FAILED != 0;
@@ -31,12 +28,6 @@ pub(crate) fn known(
 
 /// Has the kernel look for a neighbour; the answer is announced.
 pub(crate) fn look_for(socket: &mut NetlinkSocket, interface_index: u32, address: IpAddr) {
-    let neighbour = Neighbour {
-        state: 0,
-        flags: NTF_USE,
-        protocol: 0,
-        ..Neighbour::permanent(interface_index, address, Vec::new())
-    };
     // It is asked for again in a second; a link that is down has no neighbours.
-    socket.create(&neighbour, Mode::Replace).ok();
+    socket.create(&Neighbour::sought(interface_index, address), Mode::Replace).ok();
 }

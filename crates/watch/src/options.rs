@@ -48,6 +48,9 @@ pub struct WatchOptions {
     pub sentinels: Option<SentinelOptions>,
     /// This host is a sentinel.
     pub announce: Option<AnnounceOptions>,
+    /// The host has packet filters of the plan's; their changes call for [`restore`](crate::Steering::restore), and so do
+    /// new hardware addresses of gateways.
+    pub has_filters: bool,
 }
 
 /// Which sentinels a host listens to.

@@ -15,6 +15,7 @@ use sys::netlink_socket::{NetlinkError, NetlinkSocket};
 
 use crate::asking::Asking;
 use crate::bfd_sockets::BfdSockets;
+use crate::filters::FilterChanges;
 use crate::icmp::IcmpListener;
 use crate::link::{self, WatchError, monotonic_ns, unix_us};
 use crate::metrics::{self, GatewayFigures};
@@ -106,6 +107,7 @@ pub struct Watch {
     sentinels: Option<Listening>,
     announcing: Option<Announcing>,
     announcements: NetlinkSocket,
+    filters: Option<FilterChanges>,
     netlink: NetlinkSocket,
     next_look_ns: u64,
     /// Since when routes may be missing, and until when to wait for more announcements.
@@ -152,6 +154,7 @@ impl Watch {
             sentinels: Listening::open(&options)?,
             announcing: Announcing::open(&options)?,
             announcements,
+            filters: options.has_filters.then(FilterChanges::open).transpose()?,
             netlink,
             next_look_ns: 0,
             unsettled: None,
@@ -279,6 +282,10 @@ impl Watch {
             });
         }
         self.hear_announcements(&|announced| steering.concerns(announced));
+        let filters = self.filters.as_mut();
+        if filters.is_some_and(|filters| filters.take(&|changed| steering.concerns(changed))) {
+            self.unsettle();
+        }
         let now_ns = monotonic_ns();
         if now_ns >= self.next_look_ns || self.is_settled(now_ns) {
             self.learn_drained(steering);
@@ -331,8 +338,9 @@ impl Watch {
             PollFd::from_borrowed_fd(self.icmp.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.announcements.as_fd(), PollFlags::IN),
         ];
-        let sentinels = self.sentinels.iter().map(AsFd::as_fd);
-        set.extend(sentinels.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let more = self.sentinels.iter().map(AsFd::as_fd);
+        let more = more.chain(self.filters.iter().map(AsFd::as_fd));
+        set.extend(more.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         set.extend(self.bfd.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         match rustix::event::poll(&mut set, Some(&timeout)) {
             Ok(_) => Ok(!set[0].revents().is_empty()),
@@ -441,10 +449,15 @@ impl Watch {
     /// A gateway that the kernel cannot find keeps the address it had: probes find out when it is back.
     fn learn(&mut self, neighbour: &netlink::Neighbour) {
         let Some(mac) = neighbours::mac(neighbour) else { return };
+        let mut has_changed = false;
         for (index, gateway) in self.options.gateways.iter().enumerate() {
             if gateway.address == neighbour.address {
+                has_changed |= self.asking.mac(index as u16) != Some(mac);
                 self.asking.set_mac(index as u16, Some(mac));
             }
+        }
+        if has_changed && self.filters.is_some() {
+            self.unsettle();
         }
     }
 

@@ -6,6 +6,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use netlink::{Expression, Family, FilterChain, FilterHook, FilterRule, FilterTable, MetaKey};
+use sys::netlink_socket::NetlinkSocket;
+
 /// Four clients, three gateways, two servers.
 pub(crate) const PLAN: &str = r#"
 name = "small"
@@ -31,6 +34,13 @@ interface = "ib0"
 mode = "pairs"
 seed = 12345
 "#;
+
+/// The plan with answers by the gateway that asked, whose hardware addresses it gives.
+pub(crate) fn follow(plan: &str) -> String {
+    let addresses = "hardware_addresses = { storage = \"02:00:00:00:00:[11-13]\" }";
+    let plan = plan.replace("[hosts.c]", &format!("{addresses}\n[hosts.c]"));
+    format!("{plan}follow = \"storage\"\n")
+}
 
 /// The same over IPv6.
 pub(crate) fn ipv6(plan: &str) -> String {
@@ -119,6 +129,44 @@ pub(crate) fn furnish() {
     ] {
         must(line);
     }
+    let mut socket = NetlinkSocket::open_filters().expect("nf_tables");
+    for family in [Family::V4, Family::V6] {
+        let theirs = theirs(family);
+        socket.set_filter_table(family, &theirs.name, Some(&theirs)).expect("their table");
+    }
+}
+
+/// A packet filter table of others, with a name near the plan's.
+fn theirs(family: Family) -> FilterTable {
+    let hook = FilterHook {
+        kind: "filter".to_owned(),
+        number: FilterHook::BEFORE_ROUTING,
+        priority: -150,
+        policy: FilterHook::ACCEPT,
+    };
+    let mark =
+        vec![Expression::Load(7_u32.to_ne_bytes().to_vec()), Expression::SetMeta(MetaKey::Mark)];
+    let chain = FilterChain {
+        name: "follow".to_owned(),
+        hook: Some(hook),
+        rules: vec![FilterRule::with_comment(mark, "theirs")],
+        other: Vec::new(),
+    };
+    FilterTable {
+        family,
+        name: "clearstream-78".to_owned(),
+        chains: vec![chain],
+        other: Vec::new(),
+    }
+}
+
+/// All packet filter tables of both families.
+pub(crate) fn filters() -> String {
+    let mut socket = NetlinkSocket::open_filters().expect("nf_tables");
+    let mut tables = [Family::V4, Family::V6]
+        .map(|family| socket.filter_tables(family, |_name| true).expect("a list"));
+    tables.iter_mut().for_each(|tables| tables.sort_by(|one, other| one.name.cmp(&other.name)));
+    format!("{tables:#?}\n")
 }
 
 /// Everything there is, as iproute2 shows it, and the settings that the plan names.
@@ -131,9 +179,10 @@ pub(crate) fn dump() -> String {
         "ip -d nexthop",
         "sysctl net.ipv4.fib_multipath_hash_policy net.ipv6.fib_multipath_hash_policy \
          net.ipv4.fib_multipath_hash_seed net.ipv4.tcp_mtu_probing net.ipv4.ip_forward",
+        "sysctl net.ipv4.tcp_fwmark_accept net.ipv4.fwmark_reflect net.ipv6.fwmark_reflect",
         "sysctl -a -r net.ipv[46].conf.*(redirects|forwarding|rp_filter|linkdown|arp_|src_valid)",
     ];
-    lists.map(must).join("---\n")
+    lists.map(must).join("---\n") + &filters()
 }
 
 /// Compares two dumps and shows only the lines that differ.

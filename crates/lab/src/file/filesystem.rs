@@ -20,8 +20,9 @@ pub(super) fn read_filesystem(
     section.only(KEYS)?;
     let kind = match section.required_text("kind")? {
         "moosefs" => FilesystemKind::MooseFs,
+        "glusterfs" => FilesystemKind::GlusterFs,
         other => {
-            let near = nearest(other, &["moosefs"]);
+            let near = nearest(other, &["moosefs", "glusterfs"]);
             return Err(section.error_at("kind", format!("no file system '{other}'{near}")));
         }
     };
@@ -56,6 +57,11 @@ pub(super) fn read_filesystem(
     }
     let forwarder = section.text("forwarder")?.map(str::to_owned);
     if let Some(host) = &forwarder {
+        if kind != FilesystemKind::MooseFs {
+            let message =
+                format!("only a file system of the kind moosefs is handed on, not {kind}");
+            return Err(section.error_at("forwarder", message));
+        }
         check_hosts(section, "forwarder", &[host.as_str()], &plan.hosts)?;
         if servers.contains(host) || clients.contains(host) {
             let message =

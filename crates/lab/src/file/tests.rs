@@ -306,13 +306,17 @@ fn a_file_system_has_servers_and_clients() {
     assert_eq!(plan.mount_point(), Path::new("/mnt/pfs"));
     for (keys, message) in [
         ("servers = [\"a\"]", "'kind' is missing"),
-        ("kind = \"nfs\"", "no file system 'nfs'; known: moosefs"),
+        ("kind = \"nfs\"", "no file system 'nfs'; known: moosefs, glusterfs"),
         ("kind = \"moosefs\"\nservers = []", "servers: name one host at least"),
         ("kind = \"moosefs\"\nservers = [\"d\"]", "no host 'd'; known: a, b"),
         ("kind = \"moosefs\"\nservers = [\"a\", \"a\"]\nclients = [\"b\"]", "'a' is named twice"),
         (
             "kind = \"moosefs\"\nservers = [\"a\"]\nclients = [\"a\"]",
             "'a' is a server; a client's traffic is to cross the network",
+        ),
+        (
+            "kind = \"glusterfs\"\nservers = [\"a\"]\nclients = [\"b\"]\nforwarder = \"c\"",
+            "only a file system of the kind moosefs is handed on, not GlusterFS",
         ),
         (&format!("{whole}\ncapacity = \"1MiB\""), "a server needs 256MiB at least"),
         (

@@ -20,7 +20,18 @@ fn made(state: &HostState) -> Found {
         nexthops: state.nexthops.clone(),
         routes: state.routes.clone(),
         rules: state.rules.clone(),
+        neighbours: neighbours(),
+        ..Found::default()
     }
+}
+
+/// Every gateway is at a hardware address.
+fn neighbours() -> BTreeMap<IpAddr, HardwareAddress> {
+    let addresses = (11..=16).map(|last| std::net::Ipv4Addr::new(10, 10, 0, last).into());
+    addresses
+        .zip(1..)
+        .map(|(address, last)| (address, HardwareAddress([2, 0, 0, 0, 0, last])))
+        .collect()
 }
 
 /// What the kernel would have after the changes, with its own rules: a deleted nexthop takes its routes along,
@@ -73,6 +84,15 @@ fn apply(found: &Found, changes: &[Change]) -> Found {
             Change::Add(Object::Rule(rule)) => host.rules.push(rule.clone()),
             Change::Remove(Object::Rule(rule)) => host.rules.retain(|other| other != rule),
             Change::Replace { to: Object::Rule(_), .. } => panic!("the kernel replaces no rules"),
+            Change::Add(Object::FilterTable(table)) => {
+                assert!(host.filter_tables.is_empty(), "{table:?}");
+                host.filter_tables.push(table.clone());
+            }
+            Change::Replace { to: Object::FilterTable(table), .. } => {
+                assert_eq!(host.filter_tables.len(), 1);
+                host.filter_tables = vec![table.clone()];
+            }
+            Change::Remove(Object::FilterTable(_)) => host.filter_tables.clear(),
         }
     }
     host

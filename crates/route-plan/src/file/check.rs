@@ -10,6 +10,7 @@ use netlink::{Family, Prefix};
 
 use crate::file::raw::{RawGateway, RawHosts, RawPlan, Text};
 use crate::file::{Mistake, line_of};
+use crate::marks::HardwareAddress;
 use crate::plan::{
     GATEWAYS_COUNT_MAX, Gateway, Host, Network, Plan, Port, WEIGHT_MAX, contains, overlap,
 };
@@ -29,11 +30,19 @@ pub(super) struct Reader<'a> {
     /// Who has a name or an address already.
     names: BTreeSet<String>,
     addresses: BTreeMap<IpAddr, String>,
+    /// Hardware addresses with their networks.
+    hardware: BTreeSet<(String, HardwareAddress)>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, mistakes: Vec::new(), names: BTreeSet::new(), addresses: BTreeMap::new() }
+        Self {
+            text,
+            mistakes: Vec::new(),
+            names: BTreeSet::new(),
+            addresses: BTreeMap::new(),
+            hardware: BTreeSet::new(),
+        }
     }
 
     pub(super) fn wrong(&mut self, place: Range<usize>, reason: impl Into<String>) {
@@ -144,7 +153,9 @@ impl<'a> Reader<'a> {
         for name in &names {
             self.take_name(name, &table.name);
         }
-        for given in [&table.addresses, &table.interfaces] {
+        let tables =
+            [Some(&table.addresses), Some(&table.interfaces), table.hardware_addresses.as_ref()];
+        for given in tables.into_iter().flatten() {
             for name in given.get_ref().keys() {
                 if networks.iter().all(|network| network.name != *name.get_ref()) {
                     self.wrong(name.span(), unknown_network(name.get_ref(), networks));
@@ -153,11 +164,21 @@ impl<'a> Reader<'a> {
         }
         let ports: Vec<Vec<Port>> =
             networks.iter().map(|network| self.ports(table, network, &names)).collect();
+        let hardware: Vec<Vec<HardwareAddress>> = networks
+            .iter()
+            .map(|network| self.hardware_addresses(table, network, names.len()))
+            .collect();
         let of_number = |number: usize| -> Option<Vec<Port>> {
             ports.iter().map(|ports| ports.get(number).cloned()).collect()
         };
         let gateway = |(number, name): (usize, &String)| {
-            Some(Gateway { name: name.clone(), weight: weight?, ports: of_number(number)? })
+            let known = hardware.iter().map(|known| known.get(number).copied()).collect();
+            Some(Gateway {
+                name: name.clone(),
+                weight: weight?,
+                ports: of_number(number)?,
+                hardware_addresses: known,
+            })
         };
         names.iter().enumerate().filter_map(gateway).collect()
     }
@@ -183,6 +204,45 @@ impl<'a> Reader<'a> {
             return Vec::new();
         };
         self.attached(names, &addresses, &interface, network)
+    }
+
+    /// The hardware addresses on one network of the gateways of one table, where the plan gives them: as many as names,
+    /// or none.
+    fn hardware_addresses(
+        &mut self,
+        table: &RawGateway,
+        network: &Network,
+        names_count: usize,
+    ) -> Vec<HardwareAddress> {
+        let given = table.hardware_addresses.iter().flat_map(|given| given.get_ref());
+        let mut of_network = given.filter(|(name, _)| *name.get_ref() == network.name);
+        let Some((_, given)) = of_network.next() else { return Vec::new() };
+        let texts = self.expanded(given, Numerals::Hexadecimal);
+        if !texts.is_empty() && texts.len() != names_count {
+            let count = texts.len();
+            let reason = format!(
+                "{count} hardware addresses for {names_count} names; each name needs one address"
+            );
+            self.wrong(given.span(), reason);
+        }
+        let mut addresses = Vec::new();
+        for text in texts {
+            match text.parse() {
+                Ok(address) if self.hardware.insert((network.name.clone(), address)) => {
+                    addresses.push(address);
+                }
+                Ok(_same) => {
+                    let reason = format!("the hardware address {text} is given twice");
+                    self.wrong(given.span(), reason);
+                }
+                Err(()) => {
+                    let reason =
+                        format!("'{text}' is not a hardware address; write 02:00:00:00:00:01");
+                    self.wrong(given.span(), reason);
+                }
+            }
+        }
+        addresses
     }
 
     /// Names with as many addresses of a network, each behind the interface.

@@ -37,6 +37,7 @@ pub(super) struct RawGateway {
     pub(super) name: Text,
     pub(super) addresses: Spanned<BTreeMap<Text, Text>>,
     pub(super) interfaces: Spanned<BTreeMap<Text, Text>>,
+    pub(super) hardware_addresses: Option<Spanned<BTreeMap<Text, Text>>>,
     pub(super) weight: Option<Number>,
 }
 

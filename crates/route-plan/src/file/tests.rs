@@ -68,6 +68,30 @@ fn every_mistake_is_refused_with_its_line_and_reason() {
         ("ipogif0\", storage", "a/b\", storage", "ipogif0\", storage", "no name of an interface"),
         ("[[gateway]]", "[[gateway]]\nweight = 0", "[[gateway]]", "takes 1 to 256"),
         (
+            "[[gateway]]",
+            "[[gateway]]\nhardware_addresses = { storage = \"02:00:00:00:00:[01-05]\" }",
+            "[[gateway]]",
+            "5 hardware addresses for 6 names",
+        ),
+        (
+            "[[gateway]]",
+            "[[gateway]]\nhardware_addresses = { storage = \"02:00:00:00:[01-06]\" }",
+            "[[gateway]]",
+            "is not a hardware address",
+        ),
+        (
+            "[[gateway]]",
+            "[[gateway]]\nhardware_addresses = { storage = \"02:00:00:00:00:[01-03,03-05]\" }",
+            "[[gateway]]",
+            "02:00:00:00:00:03 is given twice",
+        ),
+        (
+            "[[gateway]]",
+            "[[gateway]]\nhardware_addresses = { disk = \"02:00:00:00:00:[01-06]\" }",
+            "[[gateway]]",
+            "no network 'disk'",
+        ),
+        (
             "network = \"storage\"",
             "network = \"store\"",
             "network = \"storage\"",

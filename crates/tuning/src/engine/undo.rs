@@ -1,6 +1,6 @@
 //! Undoing.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use settings::Key;
@@ -23,7 +23,7 @@ pub struct RevertRequest {
     /// The host has booted since the journal was begun.
     pub has_rebooted: bool,
     /// Values that are ours although the journal does not know them: this program set them since.
-    pub also_ours: BTreeMap<Key, String>,
+    pub also_ours: BTreeSet<(Key, String)>,
 }
 
 impl RevertRequest {
@@ -63,7 +63,8 @@ pub fn decide(entry: &Entry, current: &str, request: &RevertRequest) -> Decision
         State::Intended => !request.has_rebooted || current == intent.to,
         State::Undone => false,
     };
-    let is_known = request.also_ours.get(&intent.key).is_some_and(|value| value == current);
+    let is_known =
+        request.also_ours.iter().any(|(key, value)| *key == intent.key && value == current);
     if is_ours || is_known || request.force {
         Decision::Restore
     } else if request.has_rebooted {

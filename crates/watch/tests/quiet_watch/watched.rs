@@ -121,6 +121,7 @@ pub(crate) fn options(is_v6: bool) -> WatchOptions {
         were_down: Vec::new(),
         sentinels: None,
         announce: None,
+        has_filters: false,
     }
 }
 

@@ -46,7 +46,8 @@ pub(super) struct WhereOptions {
     clearstream gateway apply cumulus --lab cumulus\n  \
     clearstream gateway apply cumulus.toml --ssh           on all its machines\n\n\
     All or nothing: every change is journalled on disk before it is made, and undone when one fails.\n\
-    Exit 1: a foreign object is in the way; 4: this kernel lacks a setting, which is named.")]
+    Exit 1: a foreign object is in the way, or a gateway's hardware address is unknown (`follow`);\n\
+    4: this kernel lacks a setting or packet filters, which is named.")]
 pub(crate) struct ApplyArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]

@@ -14,15 +14,15 @@ use super::hosts::{self, Answers, Hosts, Work};
 use super::plan::{own_name, print_json};
 use super::read_plan;
 use crate::VerbResult;
-use crate::exit::{Exit, VerbError};
+use crate::exit::{Exit, VerbError, chain};
 
 /// Options of `gateway check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream gateway check cumulus.toml --host wolf01\n  \
     clearstream gateway check cumulus --lab cumulus\n\n\
-    Settings, nexthops, groups, routes and rules are compared with the plan, and the kernel is\n\
-    asked by which gateway it would send packets to every other host. Over many hosts they are\n\
+    Settings, nexthops, groups, routes, rules and marks are compared with the plan, and the kernel\n\
+    is asked by which gateway it would send packets to every other host. Over many hosts they are\n\
     also compared: both ends of every pair by the same gateway, hardware addresses, packet sizes.\n\
     Exit 3: something has drifted; 2: this machine is not the host.")]
 pub(crate) struct CheckArgs {
@@ -62,7 +62,10 @@ pub(super) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     }
     let (name, role) = args.place.role(&plan)?;
     refuse_elsewhere(&name, role)?;
-    let failed = |error: gateway::CheckError| VerbError::from_error(&error);
+    let failed = |error: gateway::CheckError| match error.is_missing() {
+        true => VerbError::missing(chain(&error)),
+        false => VerbError::from_error(&error),
+    };
     let up = gateway::undrained(&plan, &args.place.state())
         .map_err(|error| VerbError::from_error(&error))?;
     let drifts = gateway::check(&plan, role, &up).map_err(failed)?;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{read_plan, read_text, show, simulate};
 use crate::VerbResult;
-use crate::exit::{Exit, VerbError};
+use crate::exit::{Exit, VerbError, chain};
 
 /// Longest routing file that `--review` reads, bytes.
 const LISTING_BYTES_MAX: usize = 1 << 20;
@@ -108,7 +108,11 @@ fn host(plan: &Plan, name: &str, role: Role<'_>, here: bool, json: bool) -> Verb
         let interfaces = read(plan, &HostState::default())?.interfaces;
         let state =
             wanted(plan, role, &interfaces, &[]).map_err(|error| VerbError::from_error(&error))?;
-        let found = read(plan, &state)?;
+        let mut found = read(plan, &state)?;
+        gateway::read_marks(plan, &state, &mut found).map_err(|error| {
+            let line = chain(&error);
+            if error.is_missing() { VerbError::missing(line) } else { VerbError::failed(line) }
+        })?;
         (state, found)
     } else {
         let interfaces = Interfaces::invented(interface_names(role));
@@ -118,7 +122,7 @@ fn host(plan: &Plan, name: &str, role: Role<'_>, here: bool, json: bool) -> Verb
     };
     let difference = difference(plan, &state, &found);
     if json {
-        print_json(&show::host_json(name, is_here, &state, &found, &difference))?;
+        print_json(&show::host_json(plan, name, is_here, &state, &found, &difference))?;
     } else {
         write!(
             crate::out::stdout(),

@@ -172,16 +172,26 @@ pub(super) fn host(
     }
     writeln!(
         out,
-        "Wanted    {} settings, {} nexthops, {} routes, {} rules",
+        "Wanted    {} settings, {} nexthops, {} routes, {} rules, {} marks",
         state.sysctls.len(),
         state.nexthops.len(),
         state.routes.len(),
-        state.rules.len()
+        state.rules.len(),
+        state.steering.len()
     )
     .ok();
     writeln!(out, "Changes   {}", difference.changes.len()).ok();
     for change in &difference.changes {
         writeln!(out, "  {}", command(change, &found.interfaces)).ok();
+    }
+    if !difference.unknown.is_empty() {
+        let names = unknown_names(plan, difference).join(", ");
+        writeln!(
+            out,
+            "Unknown   hardware addresses of {names}: marks of their packets are not in these changes; `apply` looks \
+             for them on the link, or `hardware_addresses` in the plan gives them"
+        )
+        .ok();
     }
     for conflict in &difference.conflicts {
         let there = describe(&conflict.found, &found.interfaces);
@@ -190,8 +200,13 @@ pub(super) fn host(
     out
 }
 
+fn unknown_names<'a>(plan: &'a Plan, difference: &Difference) -> Vec<&'a str> {
+    difference.unknown.iter().map(|&gateway| plan.gateways[gateway].name.as_str()).collect()
+}
+
 /// [`host`] as JSON.
 pub(super) fn host_json(
+    plan: &Plan,
     name: &str,
     is_here: bool,
     state: &HostState,
@@ -218,7 +233,9 @@ pub(super) fn host_json(
             "nexthops": state.nexthops.len(),
             "routes": state.routes.len(),
             "rules": state.rules.len(),
+            "marks": state.steering.len(),
         },
+        "unknown_hardware_addresses": unknown_names(plan, difference),
         "commands": commands,
         "conflicts": conflicts,
     })

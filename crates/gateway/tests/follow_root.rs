@@ -1,0 +1,276 @@
+//! Plans that `follow`: marks in a packet filter table of their own, as `nft` reads it, between tables of others; what
+//! somebody does to it is found, put back, or left alone where it is theirs. Needs root and iproute2.
+
+#[path = "support/bed.rs"]
+mod bed;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+
+use bed::{PLAN, assert_same, dump, enter, filters, follow, furnish, ipv6, must};
+use gateway::{ApplyError, DriftKind, MarksError, Network, Options, Steered, apply, check, revert};
+use netlink::{Family, FilterRule, FilterTable};
+use route_plan::{Plan, parse_plan};
+use sys::netlink_socket::NetlinkSocket;
+use tuning::Reverted;
+
+/// The host `s1` of a plan, in a namespace of the calling thread.
+struct Bench {
+    plan: Plan,
+    options: Options,
+    folder: PathBuf,
+}
+
+impl Bench {
+    fn apply(&self) -> Result<gateway::Made, ApplyError> {
+        let role = self.plan.find("s1").expect("there");
+        apply(&self.plan, role, &self.options, &mut Network::default(), &mut |_step| {})
+    }
+
+    /// Reverts; what was left alone.
+    fn revert(&self) -> Vec<Reverted> {
+        let outcomes = revert(&self.options.state, false, &mut Network::default(), &mut |_step| {});
+        let results = outcomes.expect("it works").into_iter().map(|one| one.result);
+        results.filter(|result| !result.is_settled()).collect()
+    }
+
+    fn drifts(&self) -> Vec<(DriftKind, String)> {
+        let role = self.plan.find("s1").expect("there");
+        let drifts = check(&self.plan, role, &[]).expect("it can be read");
+        drifts.into_iter().map(|drift| (drift.kind, drift.what)).collect()
+    }
+
+    fn watcher(&self) -> Steered {
+        Steered::open(self.plan.clone(), "s1", &self.options.state).expect("it is applied")
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.folder).ok();
+    }
+}
+
+fn in_namespace(name: &str, plan: &str, test: impl FnOnce(&Bench) + Send) {
+    let folder = std::env::temp_dir().join(format!("gateway-{name}-{}", std::process::id()));
+    let plan = parse_plan("plan", plan).expect("right");
+    let body = || {
+        if enter() {
+            let options = Options::new(&folder.join("state"), 1);
+            test(&Bench { plan, options, folder });
+        }
+    };
+    thread::scope(|scope| scope.spawn(body).join()).expect("the test");
+}
+
+fn table() -> Option<FilterTable> {
+    let mut socket = NetlinkSocket::open_filters().expect("nf_tables");
+    socket.filter_tables(Family::V4, |name| name == "clearstream-77").expect("a list").pop()
+}
+
+/// Changes the plan's table as somebody else would.
+fn spoil(how: impl FnOnce(&mut FilterTable)) {
+    let mut changed = table().expect("it is there");
+    how(&mut changed);
+    set("clearstream-77", Some(&changed));
+}
+
+fn set(name: &str, table: Option<&FilterTable>) {
+    let mut socket = NetlinkSocket::open_filters().expect("nf_tables");
+    socket.set_filter_table(Family::V4, name, table).expect("it is set");
+}
+
+#[test]
+fn marks_are_applied_as_nft_reads_them_and_go_without_a_trace_root() {
+    for (plan, family) in [(follow(PLAN), "ip"), (ipv6(&follow(PLAN)), "ip6")] {
+        in_namespace("marks", &plan, |bench| {
+            furnish();
+            must("ip rule del pref 5000");
+            must("ip -6 rule del pref 5000");
+            let before = dump();
+            let made = bench.apply().expect("applied");
+            let last = made.commands.last().expect("commands");
+            assert!(
+                last.starts_with(&format!("nft 'add table {family} clearstream-77; ")),
+                "{last}"
+            );
+            assert_eq!(bench.drifts(), []);
+            assert_eq!(bench.apply().expect("applied").commands, [] as [String; 0]);
+            if is_installed("nft") {
+                let read = must(&format!("nft list table {family} clearstream-77"));
+                let rule = |last: u8| {
+                    format!(
+                        "\t\tiifname \"ib0\" ether saddr 02:00:00:00:00:{:02x} meta mark set 0x{last:08x} comment \"g{last}\"\n",
+                        0x10 + last
+                    )
+                };
+                let expected = format!(
+                    "table {family} clearstream-77 {{\n\tchain follow {{\n\t\ttype filter hook prerouting priority \
+                     mangle; policy accept;\n{}{}{}\t}}\n}}\n",
+                    rule(1),
+                    rule(2),
+                    rule(3)
+                );
+                assert_eq!(read, expected);
+                // What is told to be typed does the same.
+                let typed = last
+                    .strip_prefix("nft '")
+                    .and_then(|text| text.strip_suffix('\''))
+                    .expect("quotes");
+                must(&format!("nft delete table {family} clearstream-77"));
+                let done = Command::new("nft").arg(typed).status().expect("installed");
+                assert!(done.success(), "{typed}");
+                assert_eq!(bench.drifts(), []);
+            } else {
+                println!("skipped: needs nft");
+            }
+            assert_eq!(bench.revert(), []);
+            assert_same(&dump(), &before, "after the revert");
+        });
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+/// Each is found, mended by applying again, and gone with the revert.
+#[test]
+fn each_drift_of_the_marks_is_found_and_mended_root() {
+    type Spoiler = fn();
+    let drifts: [(&str, Spoiler, DriftKind, &str); 4] = [
+        ("its table", || set("clearstream-77", None), DriftKind::Missing, "clearstream-77"),
+        ("its chain", || spoil(|table| table.chains.clear()), DriftKind::Missing, "chain follow"),
+        (
+            "a rule",
+            || spoil(|table| drop(table.chains[0].rules.remove(1))),
+            DriftKind::Missing,
+            "mark 2 of packets from g2",
+        ),
+        (
+            "a gateway's address",
+            || {
+                spoil(|table| {
+                    let other = table.chains[0].rules[2].expressions[5].clone();
+                    table.chains[0].rules[0].expressions[5] = other;
+                });
+            },
+            DriftKind::Changed,
+            "02:00:00:00:00:13",
+        ),
+    ];
+    for (what, spoiler, kind, word) in drifts {
+        in_namespace("marksdrift", &follow(PLAN), |bench| {
+            let before = dump();
+            bench.apply().expect("applied");
+            let applied = filters();
+            spoiler();
+            let found = bench.drifts();
+            assert!(
+                matches!(&found[..], [(found, line)] if *found == kind && line.contains(word)),
+                "{what}: {found:?}"
+            );
+            bench.apply().expect("applied again");
+            assert_same(&filters(), &applied, what);
+            assert_eq!(bench.drifts(), [], "{what}");
+            assert_eq!(bench.revert(), [], "{what}");
+            assert_same(&dump(), &before, what);
+        });
+    }
+}
+
+#[test]
+fn a_watcher_puts_marks_back_and_leaves_what_others_have_changed_root() {
+    in_namespace("markswatch", &follow(PLAN), |bench| {
+        let before = dump();
+        bench.apply().expect("applied");
+        let (applied, mut watcher) = (dump(), bench.watcher());
+        assert_eq!(watcher.put_back(&[0, 1, 2]), Ok(0), "nothing is missing");
+        // As `nft flush ruleset` leaves it.
+        set("clearstream-77", None);
+        assert_eq!(watcher.put_back(&[0, 1, 2]), Ok(1));
+        assert_same(&dump(), &applied, "put back");
+        // A failed gateway's table leads over another one, and the marks stay.
+        watcher.lead_over(&[1, 2]).expect("moved");
+        let way = must("ip route get 10.100.0.77 from 10.10.0.21 mark 1");
+        assert!(way.contains("via 10.10.0.12 "), "{way}");
+        watcher.lead_over(&[0, 1, 2]).expect("moved back");
+        let way = must("ip route get 10.100.0.77 from 10.10.0.21 mark 1");
+        assert!(way.contains("via 10.10.0.11 "), "{way}");
+        spoil(|table| {
+            let theirs = FilterRule::with_comment(Vec::new(), "theirs");
+            table.chains[0].rules.push(theirs);
+        });
+        let spoiled = filters();
+        let error = watcher.put_back(&[0, 1, 2]).expect_err("it is named");
+        assert!(error.contains("clearstream-77 (3 marks): it has rules of others"), "{error}");
+        assert_same(&filters(), &spoiled, "it is left");
+        let kinds: Vec<DriftKind> = bench.drifts().into_iter().map(|(kind, _what)| kind).collect();
+        assert_eq!(kinds, [DriftKind::Surplus, DriftKind::Foreign]);
+        let error = bench.apply().expect_err("it is in the way").to_string();
+        assert!(error.contains("rules of others") && error.contains("--replace"), "{error}");
+        let left = bench.revert();
+        assert!(matches!(&left[..], [Reverted::Foreign { .. }]), "{left:?}");
+        assert_same(&filters(), &spoiled, "left by the revert too");
+        set("clearstream-77", None);
+        assert_eq!(bench.revert(), []);
+        assert_same(&dump(), &before, "after everything");
+    });
+}
+
+/// Learned from the neighbours: an address that changes is marked anew, and one that nobody knows is refused by name.
+#[test]
+fn hardware_addresses_are_learned_or_asked_for_by_name_root() {
+    let plan = format!("{PLAN}follow = \"storage\"\n");
+    in_namespace("markslearned", &plan, |bench| {
+        for (last, state) in [(11, "permanent"), (13, "permanent")] {
+            must(&format!(
+                "ip neigh add 10.10.0.{last} dev ib0 lladdr 02:00:00:00:00:{last} nud {state}"
+            ));
+        }
+        let before = dump();
+        let error = bench.apply().expect_err("g2 is unknown");
+        assert!(
+            matches!(&error, ApplyError::Marks(MarksError::Unknown(names)) if names == &["g2"]),
+            "{error}"
+        );
+        assert!(error.to_string().contains("hardware_addresses"), "{error}");
+        assert_same(&dump(), &before, "nothing was made");
+        must("ip neigh replace 10.10.0.12 dev ib0 lladdr 02:00:00:00:00:12 nud permanent");
+        bench.apply().expect("applied");
+        assert_eq!(bench.drifts(), []);
+        must("ip neigh replace 10.10.0.12 dev ib0 lladdr 02:00:00:00:00:99 nud permanent");
+        let found = bench.drifts();
+        let [(DriftKind::Changed, what)] = &found[..] else { panic!("{found:?}") };
+        assert!(what.contains("02:00:00:00:00:12") && what.contains("02:00:00:00:00:99"), "{what}");
+        assert_eq!(bench.watcher().put_back(&[0, 1, 2]), Ok(1));
+        assert_eq!(bench.drifts(), []);
+        // An address that is no longer known stays as it was marked.
+        must("ip neigh del 10.10.0.12 dev ib0");
+        assert_eq!(bench.drifts(), []);
+        assert_eq!(bench.revert(), [], "what the watcher made is this program's");
+        assert_same(&dump(), &before, "after the revert");
+    });
+}
+
+/// Two hundred and fifty-six gateways are the most that a plan has: one transaction, one value of the journal.
+#[test]
+fn the_marks_of_as_many_gateways_as_a_plan_may_have_fit_root() {
+    let plan = follow(PLAN)
+        .replace("g[1-3]", "g[1-256]")
+        .replace("10.100.0.[91-93]", "10.100.[8-9].[1-128]")
+        .replace("10.10.0.[11-13]", "10.10.[8-9].[1-128]")
+        .replace("10.10.0.0/24", "10.10.0.0/16")
+        .replace("02:00:00:00:00:[11-13]", "02:00:00:00:[08-09]:[01-80]")
+        .replace("seed = 12345", "seed = 12345\ntables = 1000");
+    in_namespace("manymarks", &plan, |bench| {
+        must("ip addr add 10.10.0.21/16 dev ib0");
+        let before = dump();
+        bench.apply().expect("applied");
+        assert_eq!(table().map(|table| table.chains[0].rules.len()), Some(256));
+        assert_eq!(bench.drifts(), []);
+        assert_eq!(bench.revert(), []);
+        assert_same(&dump(), &before, "after the revert");
+    });
+}
