@@ -26,6 +26,7 @@ pub mod memory;
 pub mod memory_policy;
 pub mod namespace;
 pub mod netlink_socket;
+pub mod own_address;
 pub mod packet;
 pub mod private;
 pub mod process;
