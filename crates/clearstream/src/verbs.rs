@@ -19,6 +19,7 @@ mod path;
 mod pkt;
 mod place;
 mod port;
+mod rank;
 mod report;
 mod reproduce;
 mod run;
@@ -98,6 +99,9 @@ pub(crate) enum Verb {
     /// Make tests that another process of this program asks for.
     #[command(hide = true)]
     Tester(tester::TesterArgs),
+    /// Measure messages as a rank of an MPI job.
+    #[command(hide = true)]
+    Rank(rank::RankArgs),
 }
 
 pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
@@ -131,5 +135,6 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Manual(args) => manual::run(args, json),
         Verb::Complete(args) => complete::run(args, json),
         Verb::Tester(args) => tester::run(args, json),
+        Verb::Rank(args) => rank::run(args, json),
     }
 }

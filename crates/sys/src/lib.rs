@@ -28,6 +28,7 @@ pub mod namespace;
 pub mod netlink_socket;
 pub mod own_address;
 pub mod packet;
+pub mod perf;
 pub mod private;
 pub mod process;
 pub mod sandbox;
