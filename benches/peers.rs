@@ -24,6 +24,7 @@ mod datagrams;
 mod host;
 mod iperf;
 mod judgement;
+mod messages;
 mod ours;
 mod packets;
 mod pingpong;
