@@ -94,6 +94,8 @@ pub(crate) enum Medium {
     /// The same, whose devices take no super-segments of UDP: the kernel splits them before, so that
     /// every datagram is a packet on the wire, as behind a network card.
     VethSplittingUdp,
+    /// The same, whose devices take no super-segments of TCP either.
+    VethSplittingAll,
     /// The lab with the 1650 km lightpath.
     Lightpath,
 }

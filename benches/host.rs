@@ -78,14 +78,19 @@ impl Wire {
         match medium {
             Medium::Nothing => Ok(Self::Nothing),
             Medium::Lightpath => Ok(Self::Lab(Lab::up(LAB, LAB, LAB_HOSTS)?)),
-            Medium::Veth | Medium::VethSplittingUdp => {
+            Medium::Veth | Medium::VethSplittingUdp | Medium::VethSplittingAll => {
                 let (near, far) = (Host::new("192.0.2.1")?, Host::new("192.0.2.2")?);
                 join(&near, &far)?;
-                if medium == Medium::VethSplittingUdp {
-                    for host in [&near, &far] {
-                        let off = ["-K", "veth0", "tx-udp-segmentation", "off"];
-                        checked(host.enter("ethtool").args(off))?;
-                    }
+                let off: &[&str] = match medium {
+                    Medium::VethSplittingUdp => &["tx-udp-segmentation"],
+                    Medium::VethSplittingAll => &["tx-udp-segmentation", "tso"],
+                    _ => &[],
+                };
+                for (host, offload) in [&near, &far]
+                    .into_iter()
+                    .flat_map(|host| off.iter().map(move |offload| (host, offload)))
+                {
+                    checked(host.enter("ethtool").args(["-K", "veth0", offload, "off"]))?;
                 }
                 Ok(Self::veth(near, far))
             }
@@ -122,6 +127,17 @@ impl Wire {
         };
         speak_to_us(&mut command);
         command
+    }
+
+    /// The same on any core.
+    pub(crate) fn unbound(&self, side: Side, program: &str) -> Command {
+        match self {
+            Self::Veth { near, far } => {
+                let host = if side == Side::Near { near } else { far };
+                host.enter(program)
+            }
+            Self::Nothing | Self::Lab(_) => self.command(side, program),
+        }
     }
 
     /// Whether somebody listens on `port` of the far side.
@@ -200,7 +216,7 @@ impl Host {
     }
 
     /// As nsenter names it.
-    fn namespace(&self) -> String {
+    pub(crate) fn namespace(&self) -> String {
         format!("--net=/proc/{}/ns/net", self.holder.id())
     }
 }

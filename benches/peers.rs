@@ -25,6 +25,7 @@ mod files;
 mod host;
 mod iperf;
 mod judgement;
+mod messages;
 mod ours;
 mod packets;
 mod pingpong;

@@ -1,5 +1,5 @@
-//! The bare ping-pong loop: one byte there, one byte back, blocking sockets, nothing else. What any
-//! request/response tester is measured against.
+//! The bare ping-pong loop: one byte there, one byte back, nothing else, with sockets that block or that are polled. What
+//! any request/response tester is measured against.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -21,9 +21,11 @@ pub(crate) fn intercept(arguments: &[String]) -> Option<ExitCode> {
     }
     let ended = match (role.as_str(), protocol.as_str(), rest) {
         ("serve", "tcp", []) => serve_tcp(),
-        ("serve", "udp", []) => serve_udp(),
+        ("serve", "udp", []) => serve_udp(false),
+        ("serve", "udp-polling", []) => serve_udp(true),
         ("ask", "tcp", [host, seconds]) => ask_tcp(host, seconds),
-        ("ask", "udp", [host, seconds]) => ask_udp(host, seconds),
+        ("ask", "udp", [host, seconds]) => ask_udp(host, seconds, false),
+        ("ask", "udp-polling", [host, seconds]) => ask_udp(host, seconds, true),
         _ => return Some(ExitCode::from(2)),
     };
     Some(match ended {
@@ -41,7 +43,7 @@ pub(crate) fn run(wire: &Wire, length: Duration, protocol: &str) -> Result<Figur
     let program = program.to_str().ok_or_else(|| BenchError::Failed("an odd path".to_owned()))?;
     let mut serve = wire.command(Side::Far, program);
     serve.args([WORD, "serve", protocol]);
-    let _server = Server::start(wire, serve, PORT, protocol == "udp")?;
+    let _server = Server::start(wire, serve, PORT, protocol.starts_with("udp"))?;
     let mut ask = wire.command(Side::Near, program);
     ask.args([WORD, "ask", protocol, &wire.target(), &length.as_secs().to_string()]);
     let finished = finish(ask, length + Duration::from_secs(10))?;
@@ -62,14 +64,25 @@ fn serve_tcp() -> std::io::Result<()> {
     Ok(())
 }
 
-fn serve_udp() -> std::io::Result<()> {
+fn serve_udp(is_polling: bool) -> std::io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
     let mut byte = [0];
     let (_, peer) = socket.peek_from(&mut byte)?;
     socket.connect(peer)?;
+    socket.set_nonblocking(is_polling)?;
     loop {
-        socket.recv(&mut byte)?;
+        receive(&socket, &mut byte)?;
         socket.send(&byte)?;
+    }
+}
+
+/// Waits for a datagram, by asking again and again where the socket does not block.
+fn receive(socket: &UdpSocket, byte: &mut [u8; 1]) -> std::io::Result<()> {
+    loop {
+        match socket.recv(byte) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            other => return other.map(drop),
+        }
     }
 }
 
@@ -83,13 +96,14 @@ fn ask_tcp(host: &str, seconds: &str) -> std::io::Result<()> {
     })
 }
 
-fn ask_udp(host: &str, seconds: &str) -> std::io::Result<()> {
+fn ask_udp(host: &str, seconds: &str, is_polling: bool) -> std::io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect((host, PORT))?;
+    socket.set_nonblocking(is_polling)?;
     let mut byte = [0];
     count(seconds, || {
         socket.send(&byte)?;
-        socket.recv(&mut byte).map(drop)
+        receive(&socket, &mut byte)
     })
 }
 

@@ -40,6 +40,7 @@ pub(crate) fn comparisons(effort: Effort, verdicts: &Verdicts) -> Vec<Comparison
     all.extend([recorded_verdicts(effort), live_verdicts(effort, verdicts)]);
     all.extend(crate::packets::comparisons(effort));
     all.extend(crate::states::comparisons(effort));
+    all.extend(crate::messages::comparisons(effort));
     all.extend(crate::files::comparisons(effort));
     all
 }

@@ -18,6 +18,7 @@ mod placement;
 mod plans;
 mod profiles;
 mod progress;
+mod rank;
 mod runner;
 mod signals;
 mod store;

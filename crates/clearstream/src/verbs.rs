@@ -19,6 +19,7 @@ mod path;
 mod pkt;
 mod place;
 mod port;
+mod rank;
 mod report;
 mod reproduce;
 mod rings;
@@ -102,6 +103,9 @@ pub(crate) enum Verb {
     /// Send or take frames by a guest's /dev/netmap.
     #[command(hide = true)]
     Rings(rings::RingsArgs),
+    /// Measure messages as a rank of an MPI job.
+    #[command(hide = true)]
+    Rank(rank::RankArgs),
 }
 
 pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
@@ -136,5 +140,6 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Complete(args) => complete::run(args, json),
         Verb::Tester(args) => tester::run(args, json),
         Verb::Rings(args) => rings::run(args, json),
+        Verb::Rank(args) => rank::run(args, json),
     }
 }

@@ -98,3 +98,75 @@ fn the_transport_is_said_and_can_be_set() {
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("none of direct, rings and off"), "{text}");
 }
+
+/// What `mpi plan --json` tells, with these arguments.
+fn planned(arguments: &[&str]) -> serde_json::Value {
+    let mut command = Command::new(PROGRAM);
+    command.args(["--json", "mpi", "plan"]).args(arguments).stdin(Stdio::null());
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    let (code, text) = told(&mut command);
+    assert_eq!(code, Some(0), "{text}");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn a_plan_tells_where_open_mpi_would_run_each_rank_and_starts_none() {
+    let scratch = Scratch::new("mpi-plan").expect("a folder");
+    let mark = scratch.path().join("started");
+    let job = format!("touch {}", mark.display());
+    let own = Command::new("uname").arg("-n").output().expect("uname runs").stdout;
+    let own = String::from_utf8_lossy(&own).trim().to_owned();
+    let hosts = format!("{own}:1,far.example:2");
+    let launcher = ["--", "mpirun.openmpi", "--bind-to", "core", "--host", &hosts, "-n", "3"];
+    let plan = planned(&[&["--interface", "lo"], &launcher[..], &["sh", "-c", &job]].concat());
+    let of = |name: &str| -> Vec<serde_json::Value> {
+        let ranks = plan["ranks"].as_array().expect("ranks").iter();
+        ranks.map(|rank| rank[name].clone()).collect()
+    };
+    assert_eq!(of("is_here"), [true, false, false]);
+    assert_eq!(of("core_choice")[1..], ["other_host", "other_host"]);
+    assert_eq!(of("udp_ranks_count")[0], 2);
+    assert_eq!(of("receiver")[0]["queue_choice"], "loopback");
+    assert_eq!(plan["endpoint"]["reason"], "asked");
+    let unbound: Vec<&str> = plan["not_bound"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["what"].as_str())
+        .collect();
+    assert!(unbound.contains(&"other_hosts"), "{plan}");
+    assert!(!mark.exists(), "the job was started");
+}
+
+#[test]
+fn a_plan_without_a_launcher_gives_each_rank_a_core_in_order() {
+    let plan = planned(&["--ranks", "1", "--interface", "lo"]);
+    assert_eq!(plan["ranks"][0]["core_choice"], "order");
+    assert_eq!(plan["ranks"][0]["cores"].as_array().map(Vec::len), Some(1));
+    let many = planned(&["--ranks", "2000", "--interface", "lo"]);
+    assert_eq!(many["ranks"][1999]["core_choice"], "too_few_cores");
+    let two = planned(&["--ranks", "4", "--hosts", "a.example,b.example"]);
+    assert_eq!(two["ranks"][2]["host"], "b.example");
+    assert_eq!(two["ranks"][0]["shared_memory_ranks_count"], 1);
+}
+
+#[test]
+fn a_plan_of_what_could_not_run_is_refused_as_the_job_would_be() {
+    let plan = |arguments: &[&str]| {
+        told(Command::new(PROGRAM).args(["mpi", "plan"]).args(arguments).stdin(Stdio::null()))
+    };
+    let (code, text) = plan(&["--", "mpirun.openmpi", "--mca", "pml", "ob1", "true"]);
+    assert_eq!(code, Some(2), "{text}");
+    let (code, text) = plan(&["--", "no-such-launcher", "true"]);
+    assert_eq!(code, Some(127), "{text}");
+    let (code, text) = plan(&["--interface", "no-such-interface", "--ranks", "2"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("no-such-interface"), "{text}");
+    let (code, _) = plan(&[]);
+    assert_eq!(code, Some(2));
+    let crowded =
+        ["--", "mpirun.openmpi", "--allow-run-as-root", "--host", "localhost:1", "-n", "2", "true"];
+    let (code, text) = plan(&crowded);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("not enough slots"), "{text}");
+}

@@ -25,6 +25,7 @@ mod philosophers;
 mod place;
 mod ports_root;
 mod recorded_root;
+mod reproduce_messages_root;
 mod schema;
 mod strangers_root;
 mod tune_hostile_root;

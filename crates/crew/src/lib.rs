@@ -4,6 +4,9 @@
 //! [`bind_process`]) and exchange messages ([`Exchange`]): as processes of a job ([`Job`]), which watch
 //! each other and end together, or as threads of one process ([`run_threads`]). Processes of a job also
 //! have collective operations: barrier, broadcast, reduce and gather, each with a deadline.
+//!
+//! Where the ranks of a job will run, and what receives their messages, is told without starting it: [`job_map`] asks
+//! the launcher, [`place`] adds what a host's machine has.
 
 #![forbid(unsafe_code)]
 
@@ -11,10 +14,12 @@ mod bind;
 mod collective;
 mod exchange;
 mod job;
+mod job_map;
 mod launch;
 mod manual;
 mod memory;
 mod orphan;
+mod placement;
 mod threads;
 mod vendor;
 
@@ -22,8 +27,12 @@ pub use bind::{bind_process, bind_thread, cores};
 pub use collective::{Collective, CollectiveError, Combine, Operation, Output};
 pub use exchange::{Exchange, ExchangeError, Transport};
 pub use job::{Job, Timing};
+pub use job_map::{BoundThread, JobMap, MappedRank, job_map};
 pub use launch::{LaunchError, Launcher, run_launcher};
 pub use manual::{ManualJob, ManualJobError, manual_launcher};
 pub use memory::MemoryTransport;
 pub use mpi::{Flavour, MpiError};
+pub use placement::{
+    CoreChoice, EndpointPlace, HereView, QueueChoice, RankPlacement, Receiver, even_ranks, place,
+};
 pub use threads::{Channels, ThreadsEnd, run_threads};

@@ -94,6 +94,10 @@ type Test<H> = unsafe extern "C" fn(*mut H, *mut c_int, *mut Status) -> c_int;
 type Improbe<H> = unsafe extern "C" fn(c_int, c_int, H, *mut c_int, *mut H, *mut Status) -> c_int;
 type GetCount<H> = unsafe extern "C" fn(*const Status, H, *mut c_int) -> c_int;
 type Imrecv<H> = unsafe extern "C" fn(*mut c_void, c_int, H, *mut H, *mut H) -> c_int;
+type Send<H> = unsafe extern "C" fn(*const c_void, c_int, H, c_int, c_int, H) -> c_int;
+type Recv<H> = unsafe extern "C" fn(*mut c_void, c_int, H, c_int, c_int, H, *mut Status) -> c_int;
+type Alltoall<H> = unsafe extern "C" fn(*const c_void, c_int, H, *mut c_void, c_int, H, H) -> c_int;
+type Barrier<H> = unsafe extern "C" fn(H) -> c_int;
 type Abort<H> = unsafe extern "C" fn(H, c_int) -> c_int;
 type LibraryVersion = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
 
@@ -113,6 +117,10 @@ pub(crate) struct Calls<H> {
     pub(crate) improbe: Improbe<H>,
     pub(crate) get_count: GetCount<H>,
     pub(crate) imrecv: Imrecv<H>,
+    pub(crate) send: Send<H>,
+    pub(crate) recv: Recv<H>,
+    pub(crate) alltoall: Alltoall<H>,
+    pub(crate) barrier: Barrier<H>,
     pub(crate) abort: Abort<H>,
     pub(crate) library_version: LibraryVersion,
 }
@@ -148,6 +156,10 @@ impl<H: Handle> Calls<H> {
             improbe: function!(library, c"MPI_Improbe", Improbe<H>),
             get_count: function!(library, c"MPI_Get_count", GetCount<H>),
             imrecv: function!(library, c"MPI_Imrecv", Imrecv<H>),
+            send: function!(library, c"MPI_Send", Send<H>),
+            recv: function!(library, c"MPI_Recv", Recv<H>),
+            alltoall: function!(library, c"MPI_Alltoall", Alltoall<H>),
+            barrier: function!(library, c"MPI_Barrier", Barrier<H>),
             abort: function!(library, c"MPI_Abort", Abort<H>),
             library_version: function!(library, c"MPI_Get_library_version", LibraryVersion),
         })

@@ -1,5 +1,7 @@
 //! `MPI_COMM_WORLD`: who we are, and messages to and from the others.
 
+mod blocking;
+
 use std::collections::VecDeque;
 use std::env;
 use std::ffi::{CStr, c_char, c_int};
@@ -12,6 +14,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::calls::{ANY_TAG, Address, Calls, Handle, Library, Number, Status};
+use blocking::Blocking;
 
 /// Whose binary interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,7 +252,7 @@ fn open_port(flavour: Flavour) -> Result<Box<dyn Port>, String> {
 }
 
 /// A [`Session`] of any library.
-trait Port: fmt::Debug {
+trait Port: Blocking + fmt::Debug {
     fn enter(&self) -> Result<(usize, usize), MpiError>;
     fn version(&self) -> Result<String, MpiError>;
     fn send(&mut self, to: c_int, tag: c_int, message: Vec<u8>) -> Result<(), MpiError>;

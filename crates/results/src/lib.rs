@@ -69,4 +69,6 @@ pub use spec::{
 pub use stream::{IntervalSample, StreamEnd, TcpSample, TcpSummary, UdpStreamEnd, ZeroCopyShare};
 pub use verdict::{Confirmation, Evidence, HostChange, Limit, NextCeiling, Verdict};
 pub use window::WindowUse;
-pub use work::{FileIoWork, FileLocksWork, FileMetadataWork, FramesWork, SearchWork, Work, Worker};
+pub use work::{
+    FileIoWork, FileLocksWork, FileMetadataWork, FramesWork, MessagesWork, SearchWork, Work, Worker,
+};

@@ -11,7 +11,7 @@ use crate::hosts::{FAR, NEAR};
 use crate::spec::{Direction, Protocol, TestSpec};
 
 /// What was asked of the hosts in one point. `kind` tells the kinds apart; later versions add kinds
-/// (messages, failover), and a reader keeps those that it does not
+/// (failover), and a reader keeps those that it does not
 /// know as [`Work::Other`].
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -33,6 +33,8 @@ pub enum Work {
     FileMetadata(FileMetadataWork),
     /// Locks of a file taken by two clients of a file system.
     FileLocks(FileLocksWork),
+    /// Messages between the ranks of an MPI job.
+    Messages(MessagesWork),
     /// A kind of a later version, as it stands in the document.
     #[serde(untagged)]
     Other(Map<String, Value>),
@@ -123,12 +125,28 @@ pub struct FileLocksWork {
     pub what: String,
 }
 
+/// Messages between the ranks of an MPI job, as a benchmark or an application sends them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MessagesWork {
+    /// `ping-pong`, `all-to-all`, or an application: `cg.B`.
+    pub pattern: String,
+    /// Whose program: `ClearStream`, `IMB-MPI1`, `NAS`.
+    pub by: String,
+    /// Ranks.
+    pub ranks_count: u64,
+    /// Length of a message; in `all-to-all`, from each rank to each. Absent for an application.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub message_bytes: Option<u64>,
+    /// What carried them: `clearstream`, `tcp`.
+    pub through: String,
+}
+
 /// One process that did a part of a point's work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Worker {
     /// Name of the host, as in [`crate::Results::hosts`].
     pub host: String,
-    /// Its part: `send`, `receive`, `ask`, `answer`, `forward`, `search`.
+    /// Its part: `send`, `receive`, `ask`, `answer`, `forward`, `search`, `rank`.
     pub part: String,
     /// Cores it was bound to, the first thread's first; empty: not bound.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -153,6 +171,7 @@ impl<'de> Deserialize<'de> for Work {
             Some("file_io") => known(fields).map(Self::FileIo),
             Some("file_locks") => known(fields).map(Self::FileLocks),
             Some("file_metadata") => known(fields).map(Self::FileMetadata),
+            Some("messages") => known(fields).map(Self::Messages),
             Some(_later) => Ok(Self::Other(fields)),
         }
     }
@@ -179,6 +198,7 @@ impl Work {
             | Self::FileIo(_)
             | Self::FileMetadata(_)
             | Self::FileLocks(_)
+            | Self::Messages(_)
             | Self::Other(_) => None,
         }
     }
@@ -192,6 +212,7 @@ impl Work {
             | Self::FileIo(_)
             | Self::FileMetadata(_)
             | Self::FileLocks(_)
+            | Self::Messages(_)
             | Self::Other(_) => None,
         }
     }

@@ -1,5 +1,7 @@
 //! `clearstream mpi`: an unmodified MPI job over ClearStream's messages; it fails rather than fall back to TCP.
 
+mod plan;
+
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -27,7 +29,9 @@ const OPEN_MPI: [(&str, &str); 3] = [
 const CHOICES: [&str; 4] = ["pml", "mtl", "mtl_ofi_provider_include", "mtl_ofi_provider_exclude"];
 /// Environment variables that the ranks need on every host.
 const FORWARDED: [&str; 4] =
-    ["FI_PROVIDER_PATH", "FI_CLEARSTREAM_IFACE", "FI_CLEARSTREAM_REPORT", SHARED_MEMORY_VARIABLE];
+    ["FI_PROVIDER_PATH", INTERFACE_VARIABLE, "FI_CLEARSTREAM_REPORT", SHARED_MEMORY_VARIABLE];
+/// Tells the provider which interface or address of the host endpoints use.
+const INTERFACE_VARIABLE: &str = "FI_CLEARSTREAM_IFACE";
 /// Tells the provider how ranks of one host exchange messages.
 const SHARED_MEMORY_VARIABLE: &str = "FI_CLEARSTREAM_SHM";
 
@@ -66,8 +70,10 @@ impl SharedMemory {
 
 /// Options of `mpi`.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "Examples:\n  \
     clearstream mpi -- mpirun -n 4 ./job\n  \
+    clearstream mpi plan -- mpirun -n 4 ./job\n  \
     clearstream mpi --interface eth1 -- mpirun --hostfile hosts ./job\n  \
     clearstream mpi --shared-memory off -- mpirun -n 4 ./job\n  \
     clearstream mpi --report counters.json -- mpirun -n 2 ./job\n\n\
@@ -77,14 +83,10 @@ impl SharedMemory {
     with 128+n if signal n killed a rank. A job that cannot use the library fails; it does not\n\
     fall back to TCP. Parameters that choose another way (--mca pml, --mca mtl) are refused.")]
 pub(crate) struct MpiArgs {
-    /// The interface, or the address of this host, that messages use [default: where the default route
-    /// leads].
-    #[arg(long, value_name = "NAME")]
-    interface: Option<String>,
-    /// How ranks of one host exchange messages [default: direct]. Ranks that cannot share memory use UDP
-    /// and say why.
-    #[arg(long, value_name = "HOW", value_enum)]
-    shared_memory: Option<SharedMemory>,
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    transport: TransportArgs,
     /// Have each rank add a line of JSON with its packet counters to FILE when it ends.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -96,7 +98,34 @@ pub(crate) struct MpiArgs {
     launcher: Vec<OsString>,
 }
 
-pub(crate) fn run(args: &MpiArgs, _json: bool) -> VerbResult {
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Show where each rank of a job would run and what would receive for it, with the reasons; starts nothing.
+    Plan(plan::PlanArgs),
+}
+
+/// Which way messages take.
+#[derive(Debug, clap::Args)]
+struct TransportArgs {
+    /// The interface, or the address of this host, that messages use [default: where the default route
+    /// leads].
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// How ranks of one host exchange messages [default: direct]. Ranks that cannot share memory use UDP
+    /// and say why.
+    #[arg(long, value_name = "HOW", value_enum)]
+    shared_memory: Option<SharedMemory>,
+}
+
+pub(crate) fn run(args: &MpiArgs, json: bool) -> VerbResult {
+    match &args.action {
+        Some(Action::Plan(plan)) => plan::run(plan, json),
+        None => start(args),
+    }
+}
+
+/// Runs the job: the launcher takes this process's place.
+fn start(args: &MpiArgs) -> VerbResult {
     let [launcher, arguments @ ..] = args.launcher.as_slice() else {
         return Err(VerbError::usage("name a launcher after --, such as mpirun"));
     };
@@ -108,13 +137,13 @@ pub(crate) fn run(args: &MpiArgs, _json: bool) -> VerbResult {
         Err(LauncherError::NotRun(error)) => return Ok(not_run(launcher, &error)),
         Err(LauncherError::Unfit(line)) => return Err(VerbError::missing(line)),
     }
-    let shared_memory = shared_memory(args.shared_memory)?;
+    let shared_memory = shared_memory(args.transport.shared_memory)?;
     let folder = library.parent().unwrap_or(Path::new("/"));
     let mut command = Command::new(launcher);
     command.envs(OPEN_MPI).env("FI_PROVIDER_PATH", folder);
     command.env(SHARED_MEMORY_VARIABLE, shared_memory.value());
-    if let Some(interface) = &args.interface {
-        command.env("FI_CLEARSTREAM_IFACE", interface);
+    if let Some(interface) = &args.transport.interface {
+        command.env(INTERFACE_VARIABLE, interface);
     }
     if let Some(report) = &args.report {
         command.env("FI_CLEARSTREAM_REPORT", std::path::absolute(report)?);

@@ -6,7 +6,9 @@ mod energy;
 mod guests;
 mod idle;
 mod local;
+mod messages;
 mod packets;
+mod ratios;
 mod recipes;
 mod single;
 
@@ -15,7 +17,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use results::{LawCheck, PaperFigure, Reproduction, Results, RunKind};
+use results::{Finding, LawCheck, PaperFigure, Reproduction, Results, RunKind};
 
 use crate::VerbResult;
 use crate::bed::TestBed;
@@ -37,7 +39,8 @@ use sweep::Experiment;
     clearstream reproduce G-flock             native and projected file system, in the lab cumulus\n  \
     clearstream reproduce C-fig6              in the lab, on this machine\n  \
     clearstream reproduce C-fig6 far.example  between this host and far.example\n  \
-    clearstream reproduce P-fig3              between guests, on ptnet and on virtio-net\n\n\
+    clearstream reproduce P-fig3              between guests, on ptnet and on virtio-net\n  \
+    clearstream reproduce M-tab1 --imb ~/IMB-MPI1   messages of stock Open MPI, in a lab\n\n\
     Exit code 3: the experiment ran, and the paper's law does not hold here.")]
 pub(crate) struct ReproduceArgs {
     /// Which figure or table, e.g. C-fig6.
@@ -62,6 +65,8 @@ pub(crate) struct ReproduceArgs {
     /// Repeats of every setting.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
+    #[command(flatten)]
+    jobs: messages::JobOptions,
 }
 
 pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
@@ -88,6 +93,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
         "P-pipe" | "P-vale" => return packets::run(entry, args, json),
         id if guests::is_one(id) => return guests::run(entry, args, json),
         id if cumulus::is_one(id) => return cumulus::run(entry, args, json),
+        id if messages::is_one(id) => return messages::run(entry, args, json),
         _ => {}
     }
     let Some(recipe) = recipes::find(entry.id) else {
@@ -230,6 +236,11 @@ fn publish(
     let report = args.report.as_deref();
     let outputs = Outputs { results: Some(&output), report, also: None, json };
     ending::end(outputs, &results, conducted, &said)
+}
+
+/// A finding about the run.
+fn finding(code: &str, text: impl Into<String>) -> Finding {
+    Finding { end: None, code: code.to_owned(), text: text.into() }
 }
 
 fn shown(reproduction: &Reproduction) -> String {

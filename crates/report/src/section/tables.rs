@@ -154,6 +154,11 @@ fn asked(point: &Point) -> String {
             let ranks = count_of(meta.ranks_count, "rank");
             format!("{} by {ranks}, {}", meta.phase, count_of(meta.items_count, "item"))
         }
+        Work::Messages(work) => {
+            let ranks = count_of(work.ranks_count, "rank");
+            let size = work.message_bytes.map(|bytes| format!(", {}", count_of(bytes, "byte")));
+            format!("{} by {ranks} of {}{}", work.pattern, work.by, size.unwrap_or_default())
+        }
         _ => DASH.to_owned(),
     }
 }

@@ -10,7 +10,7 @@ mod judge;
 mod meter;
 mod study;
 
-use results::{Figure, Finding, FramesWork, NEAR, PointOutcome, TestOutcome, Work, Worker, figure};
+use results::{Figure, FramesWork, NEAR, PointOutcome, TestOutcome, Work, Worker, figure};
 use sweep::{Plan, PlannedPoint};
 
 use super::catalogue::Entry;
@@ -136,9 +136,4 @@ impl Guests {
         outcome.figures.extend(cores.map(|(name, value)| Figure::new(name, value)));
         outcome
     }
-}
-
-/// A finding about the run.
-fn finding(code: &str, text: String) -> Finding {
-    Finding { end: None, code: code.to_owned(), text }
 }

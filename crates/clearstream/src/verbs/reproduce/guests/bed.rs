@@ -13,11 +13,11 @@ use vm::line::{Accelerator, MachineConfig, mac_of, quoted};
 use vm::{Machine, Place, Program, ShellEnd, Start, VmError};
 
 use super::contender::Contender;
-use super::finding;
 use super::meter::{Listener, MARK, Reading, Window, cpu_of};
 use super::study::Study;
 use crate::exit::VerbError;
 use crate::tester::Request;
+use crate::verbs::reproduce::finding;
 
 const QEMU: &str = "qemu-system-x86_64";
 const MEMORY_BYTES: u64 = 512 << 20;

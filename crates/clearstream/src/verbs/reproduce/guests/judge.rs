@@ -7,6 +7,7 @@ use results::{Estimate, LawCheck, PaperFigure, Results};
 use super::contender::Contender;
 use super::study::{Load, Study};
 use super::{QEMU_CORES, SWITCH_CORES};
+use crate::verbs::reproduce::ratios::{all, is_above, paired, shown};
 use crate::verbs::reproduce::recipes::undecided;
 
 /// Least growth of a rate by which messages or batches are said to matter.
@@ -59,10 +60,7 @@ impl Measured<'_> {
     fn ratio(&self, load: Load, value: u32, to: Contender, figure: &str) -> Option<Estimate> {
         let other = self.values(load, value, to, figure);
         let own = self.values(load, value, Contender::Ptnet, figure);
-        let ratios = own.iter().filter_map(|(repeat, own)| {
-            other.get(repeat).filter(|other| **other > 0.0).map(|other| own / other)
-        });
-        Estimate::of(&ratios.collect::<Vec<f64>>())
+        paired(&own, &other)
     }
 
     /// One row for each contender, and one for each ratio.
@@ -127,25 +125,6 @@ impl Measured<'_> {
     fn rate(&self, load: Load, value: u32, who: Contender) -> Option<Estimate> {
         self.estimate(load, value, who, self.study.rate)
     }
-}
-
-/// Whether a ratio is above a value; `None` where its repeats lie on both sides, or there is only one.
-fn is_above(ratio: &Estimate, value: f64) -> Option<bool> {
-    let (low, high) = ratio.interval()?;
-    if low > value { Some(true) } else { (high < value).then_some(false) }
-}
-
-/// All of them; false as soon as one is, else `None` as soon as one is.
-fn all(answers: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
-    let answers: Vec<Option<bool>> = answers.into_iter().collect();
-    if answers.contains(&Some(false)) {
-        return Some(false);
-    }
-    (!answers.contains(&None)).then_some(true)
-}
-
-fn shown(ratio: &Estimate) -> String {
-    ratio.text(|ratio| format!("{ratio:.2} x"))
 }
 
 /// Whether the law holds, if the spread lets that be said, and why; `None` where points are missing.
@@ -290,15 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_judged_where_repeats_disagree() {
-        let ratios = |values: &[f64]| is_above(&Estimate::of(values).unwrap(), 1.0);
-        assert_eq!(ratios(&[1.1, 1.2, 1.3]), Some(true));
-        assert_eq!(ratios(&[0.7, 0.8, 0.9]), Some(false));
-        assert_eq!(ratios(&[0.7, 1.2, 1.3]), None);
-        assert_eq!(ratios(&[2.0]), None);
-        assert_eq!(all([Some(true), None]), None);
-        assert_eq!(all([None, Some(false)]), Some(false));
-        assert_eq!(all([Some(true); 2]), Some(true));
+    fn nothing_is_judged_where_repeats_agree_with_neither() {
         assert_eq!(holds("P-fig3", |_, _| 1.0).0, None);
     }
 
