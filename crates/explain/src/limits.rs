@@ -28,6 +28,7 @@ mod segments;
 mod send_buffer;
 mod shaper;
 mod signals;
+mod steal;
 mod trials;
 mod windows;
 
@@ -55,8 +56,10 @@ pub(crate) use segments::{Offloads, PathMtu};
 pub(crate) use send_buffer::SendBuffer;
 pub(crate) use shaper::Shaper;
 pub(crate) use signals::{EcnMarks, Reordering};
+pub(crate) use steal::Steal;
 pub(crate) use windows::window_law_off;
 
+use results::WindowSide;
 use units::{saturating_u64, show_bit_rate};
 
 use crate::change::Change;
@@ -153,6 +156,7 @@ fn other_windows(
             Experiment {
                 limit,
                 change: Change::Window {
+                    side: only_one(seen, limit),
                     from_bytes: saturating_u64(window_bytes),
                     to_bytes: saturating_u64(ask_bytes as f64 * window_of_asked),
                     ask_bytes,
@@ -166,6 +170,16 @@ fn other_windows(
             }
         })
         .collect()
+}
+
+/// The side whose buffer a window limit is; `None` where the test asks for both sizes, because then the other one
+/// would change as well.
+fn only_one(seen: &Observed<'_>, limit: results::Limit) -> Option<WindowSide> {
+    let side = match limit {
+        results::Limit::SendBuffer => WindowSide::Sender,
+        _ => WindowSide::Receiver,
+    };
+    seen.spec.window_bytes.is_none().then_some(side)
 }
 
 /// The change to segments of half the size; `None` if they cannot be halved.

@@ -78,7 +78,7 @@ pub(crate) struct Opinion {
 }
 
 /// Every mechanism, in the order of the documentation.
-pub(crate) static TABLE: [&dyn Mechanism; 30] = [
+pub(crate) static TABLE: [&dyn Mechanism; 31] = [
     &limits::ReceiveWindow,
     &limits::SendBuffer,
     &limits::Loss,
@@ -92,6 +92,7 @@ pub(crate) static TABLE: [&dyn Mechanism; 30] = [
     &limits::ReceivingApplication,
     &limits::Scheduler,
     &limits::CpuQuota,
+    &limits::Steal,
     &limits::IdleStates,
     &limits::CpuFrequency,
     &limits::Placement,
