@@ -132,14 +132,7 @@ fn factors(change: &Change, rate: f64, other: Other) -> Option<Factors> {
         }
         Change::MoreStreams { from_count, to_count } => {
             let times = f64::from(*to_count) / f64::from((*from_count).max(1));
-            match (lies_in, limit) {
-                (_, Limit::CrossTraffic) => (1.1, times),
-                (_, Limit::Policer) | (Stage::Drops | Stage::Threads | Stage::Packets, _) => {
-                    (0.8, times)
-                }
-                (Stage::Rate, _) => SAME,
-                (Stage::Window | Stage::Stream | Stage::Signals, _) => (1.25, times * 1.1),
-            }
+            of_streams(lies_in, limit, times)
         }
         Change::LiftOfferedRate { .. } if limit == Limit::SendingApplication => LIFTED,
         Change::LiftReadRate { .. } if limit == Limit::ReceivingApplication => LIFTED,
@@ -183,21 +176,33 @@ fn factors(change: &Change, rate: f64, other: Other) -> Option<Factors> {
             let of_before = bits_per_s / rate;
             (of_before * 0.9, of_before * 1.05)
         }
-        // UDP knows no windows and no congestion control: it passes what held TCP back.
-        Change::UdpAtRate { bits_per_s, .. } => {
-            let offered = bits_per_s / rate;
-            match (lies_in, limit) {
-                (_, Limit::Policer) => (0.8, 1.15),
-                (_, Limit::CrossTraffic) => (0.5, 1.2),
-                (_, Limit::ReturnPath) => (offered * 0.9, offered),
-                (Stage::Rate, _) => (0.8, 1.12),
-                (Stage::Threads | Stage::Packets, _) => (0.2, offered),
-                (Stage::Signals | Stage::Drops, _) => (offered * 0.7, offered),
-                (Stage::Window | Stage::Stream, _) => (offered * 0.9, offered * 1.02),
-            }
-        }
+        Change::UdpAtRate { bits_per_s, .. } => of_datagrams(lies_in, limit, bits_per_s / rate),
         Change::UdpAgainst { .. } => return None,
     })
+}
+
+/// Of so many times the streams.
+fn of_streams(lies_in: Stage, limit: Limit, times: f64) -> Factors {
+    match (lies_in, limit) {
+        (_, Limit::CrossTraffic) => (1.1, times),
+        (_, Limit::Policer) | (Stage::Drops | Stage::Threads | Stage::Packets, _) => (0.8, times),
+        (Stage::Rate, _) => SAME,
+        (Stage::Window | Stage::Stream | Stage::Signals, _) => (1.25, times * 1.1),
+    }
+}
+
+/// Of UDP offered at so many times the rate: it knows no windows and no congestion control, so it passes what held TCP
+/// back.
+fn of_datagrams(lies_in: Stage, limit: Limit, offered: f64) -> Factors {
+    match (lies_in, limit) {
+        (_, Limit::Policer) => (0.8, 1.15),
+        (_, Limit::CrossTraffic) => (0.5, 1.2),
+        (_, Limit::ReturnPath) => (offered * 0.9, offered),
+        (Stage::Rate, _) => (0.8, 1.12),
+        (Stage::Threads | Stage::Packets, _) => (0.2, offered),
+        (Stage::Signals | Stage::Drops, _) => (offered * 0.7, offered),
+        (Stage::Window | Stage::Stream, _) => (offered * 0.9, offered * 1.02),
+    }
 }
 
 const SENDS: Limit = Limit::SenderCore;

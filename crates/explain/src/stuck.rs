@@ -42,10 +42,8 @@ pub(crate) fn explain(results: &Results) -> Option<Verdict> {
         show_count(again)
     );
     let end = end_name(first.sender);
-    let mtu = results
-        .path
-        .path_mtu_bytes
-        .map(|mtu| format!("the kernels believe that the path carries packets of {mtu} bytes"));
+    let mtu = results.path.path_mtu_bytes.filter(|mtu| *mtu < mss);
+    let mtu = mtu.map(|mtu| format!("packets of up to {mtu} bytes pass"));
     let probing = sysctl(results, first.sender, PROBING).map(|value| {
         format!("{PROBING} is {value} at the {end} end: 1 lets TCP find the size by itself")
     });

@@ -115,147 +115,141 @@ const KINDS: u64 = 10;
 
 /// A limit of this kind on this bed; `None` where the arithmetic leaves no room for it.
 fn planted(bed: &Bed, kind: u64, random: &mut Random) -> Option<Planted> {
-    let (sender, receiver) = (bed.sender(), bed.receiver());
-    let plain = |plants: String, accept: String, predicted: (f64, f64)| Planted {
-        plants,
-        accept,
-        predicted,
-        link: Vec::new(),
-        sysctl: None,
-        prepare: Vec::new(),
-        options: Vec::new(),
+    match kind {
+        0 | 1 => buffer(bed, kind == 0, random),
+        2 => loss(bed, random),
+        3 | 4 => Some(shaper(bed, kind == 3, random)),
+        5 => {
+            let about = about(bed.ceiling());
+            Some(Planted::new("the interfaces' own rate".to_owned(), "link-rate".to_owned(), about))
+        }
+        6..=8 => Some(own_rate(bed, kind, random)),
+        _ => locked(bed, random),
+    }
+}
+
+/// What a rate that is planted lets through.
+fn about(rate: f64) -> (f64, f64) {
+    (rate * 0.6, rate * 1.15)
+}
+
+/// A buffer that a kernel lets grow so far only.
+fn buffer(bed: &Bed, is_receive: bool, random: &mut Random) -> Option<Planted> {
+    let most = bed.ceiling() * BELOW_NEXT * bed.rtt_s / 8.0;
+    let least = 6.0 * bed.mss().max(16e3);
+    if most < least {
+        return None;
+    }
+    let window = between(random, least, most);
+    // How much of a buffer is payload depends on the segments.
+    let (key, end, what, share) = if is_receive {
+        ("net.ipv4.tcp_rmem", bed.receiver(), "receive", 2.0)
+    } else {
+        ("net.ipv4.tcp_wmem", bed.sender(), "send", 1.6)
     };
-    let about = |rate: f64| (rate * 0.6, rate * 1.15);
-    let next = bed.ceiling();
-    Some(match kind {
-        0 | 1 => {
-            // A receive buffer is half window; 4 segments at least.
-            let most = next * BELOW_NEXT * bed.rtt_s / 8.0;
-            let window = between(random, 6.0 * bed.mss().max(16e3), most.max(1.0));
-            if window > most || window < 64e3 {
-                return None;
-            }
-            let (key, end, what, share) = match kind {
-                0 => ("net.ipv4.tcp_rmem", receiver, "receive", 2.0),
-                _ => ("net.ipv4.tcp_wmem", sender, "send", 1.6),
-            };
-            let bytes = (window * share).round();
-            let limit = if kind == 0 { "receive-window" } else { "send-buffer" };
-            let rate = window * 8.0 / bed.rtt_s;
-            Planted {
-                sysctl: Some((end, key.to_owned(), format!("4096 131072 {bytes}"))),
-                ..plain(
-                    format!("the {end} kernel lets a {what} buffer grow to {bytes} bytes only"),
-                    format!("{limit} at {end}"),
-                    // How much of a buffer is payload depends on the segments.
-                    (rate * 0.35, rate * 1.6),
-                )
-            }
-        }
-        2 => {
-            let lost = between(random, 0.0005, 0.01);
-            let law = 1.22 * bed.mss() * 8.0 / (bed.rtt_s * lost.sqrt());
-            if law > next * BELOW_NEXT || law < 4e6 || bed.congestion == "bbr" {
-                return None;
-            }
-            Planted {
-                link: vec![("loss", toml::Value::String(format!("{:.3}%", lost * 100.0)))],
-                ..plain(
-                    format!("the path loses {:.2}% of its packets", lost * 100.0),
-                    "loss".to_owned(),
-                    (law * 0.3, next * 0.8),
-                )
-            }
-        }
-        3 => {
-            let rate = between(random, 10e6, next * BELOW_NEXT);
-            let queue = (rate * bed.rtt_s.max(10e-3) / 8.0).max(128e3).round();
-            let shaper: toml::Table = [
-                ("rate".to_owned(), toml::Value::String(kbit(rate))),
-                ("burst".to_owned(), toml::Value::String("64KiB".to_owned())),
-            ]
-            .into_iter()
-            .collect();
-            Planted {
-                link: vec![
-                    ("shaper", toml::Value::Table(shaper)),
-                    ("queue", toml::Value::String(format!("{queue}"))),
-                ],
-                ..plain(
-                    format!("a shaper on the path passes {:.0} Mbit/s", rate / 1e6),
-                    "shaper".to_owned(),
-                    about(rate),
-                )
-            }
-        }
-        4 => {
-            let rate = between(random, 10e6, next * BELOW_NEXT);
-            let run = format!(
-                "tc qdisc add dev eth0 root tbf rate {:.0}bit burst 128k latency 20ms",
-                rate
-            );
-            Planted {
-                prepare: vec![OnHost { host: sender.to_owned(), run }],
-                ..plain(
-                    format!("the {sender} host shapes to {:.0} Mbit/s", rate / 1e6),
-                    format!("shaper at {sender}"),
-                    about(rate),
-                )
-            }
-        }
-        5 => plain("the interfaces' own rate".to_owned(), "link-rate".to_owned(), about(next)),
-        6 => {
-            let rate = between(random, 5e6, next * BELOW_NEXT);
-            Planted {
-                options: vec!["--pacing-rate".to_owned(), format!("{rate:.0}")],
-                ..plain(
-                    format!(
-                        "the test asks the {sender} kernel to pace at {:.0} Mbit/s",
-                        rate / 1e6
-                    ),
-                    format!("pacing at {sender}"),
-                    about(rate),
-                )
-            }
-        }
-        7 | 8 => {
-            let rate = between(random, 5e6, next * BELOW_NEXT);
-            let (option, verb, limit, end) = match kind {
-                7 => ("--read-rate", "reads", "receiving-application", receiver),
-                _ => ("--offered-rate", "writes", "sending-application", sender),
-            };
-            Planted {
-                options: vec![option.to_owned(), format!("{rate:.0}")],
-                ..plain(
-                    format!("the {end} application {verb} at {:.0} Mbit/s", rate / 1e6),
-                    format!("{limit} at {end}"),
-                    about(rate),
-                )
-            }
-        }
-        _ => {
-            let segments = between(random, 10.0, 80.0);
-            let rate = segments * bed.mss() * 8.0 / bed.rtt_s;
-            if rate > next * BELOW_NEXT || bed.congestion == "bbr" {
-                return None;
-            }
-            let run = format!("ip route change 10.77.0.0/24 dev eth0 cwnd lock {segments:.0}");
-            Planted {
-                prepare: vec![OnHost { host: sender.to_owned(), run }],
-                options: vec!["-4".to_owned()],
-                ..plain(
-                    format!(
-                        "the {sender} host's route locks the congestion window to {segments:.0} segments"
-                    ),
-                    format!("congestion-control at {sender}"),
-                    about(rate),
-                )
-            }
-        }
+    let bytes = (window * share).round();
+    let limit = if is_receive { "receive-window" } else { "send-buffer" };
+    let rate = window * 8.0 / bed.rtt_s;
+    let plants = format!("the {end} kernel lets a {what} buffer grow to {bytes} bytes only");
+    Some(Planted {
+        sysctl: Some((end, key.to_owned(), format!("4096 131072 {bytes}"))),
+        ..Planted::new(plants, format!("{limit} at {end}"), (rate * 0.35, rate * 1.6))
+    })
+}
+
+/// Random losses that hold the window well below the link.
+fn loss(bed: &Bed, random: &mut Random) -> Option<Planted> {
+    let lost = between(random, 0.0005, 0.01);
+    let law = 1.22 * bed.mss() * 8.0 / (bed.rtt_s * lost.sqrt());
+    if law > bed.ceiling() * BELOW_NEXT || law < 4e6 || bed.congestion == "bbr" {
+        return None;
+    }
+    let plants = format!("the path loses {:.2}% of its packets", lost * 100.0);
+    Some(Planted {
+        link: vec![("loss", toml::Value::String(format!("{:.3}%", lost * 100.0)))],
+        ..Planted::new(plants, "loss".to_owned(), (law * 0.3, bed.ceiling() * 0.8))
+    })
+}
+
+/// A shaper on the path, or of the sending host.
+fn shaper(bed: &Bed, is_on_path: bool, random: &mut Random) -> Planted {
+    let rate = between(random, 10e6, bed.ceiling() * BELOW_NEXT);
+    let megabits = rate / 1e6;
+    if !is_on_path {
+        let sender = bed.sender();
+        let run =
+            format!("tc qdisc add dev eth0 root tbf rate {rate:.0}bit burst 128k latency 20ms");
+        let plants = format!("the {sender} host shapes to {megabits:.0} Mbit/s");
+        return Planted {
+            prepare: vec![OnHost { host: sender.to_owned(), run }],
+            ..Planted::new(plants, format!("shaper at {sender}"), about(rate))
+        };
+    }
+    let queue = (rate * bed.rtt_s.max(10e-3) / 8.0).max(128e3).round();
+    let shaper = [("rate", kbit(rate)), ("burst", "64KiB".to_owned())];
+    let shaper = shaper.map(|(key, value)| (key.to_owned(), toml::Value::String(value)));
+    Planted {
+        link: vec![
+            ("shaper", toml::Value::Table(shaper.into_iter().collect())),
+            ("queue", toml::Value::String(format!("{queue}"))),
+        ],
+        ..Planted::new(
+            format!("a shaper on the path passes {megabits:.0} Mbit/s"),
+            "shaper".to_owned(),
+            about(rate),
+        )
+    }
+}
+
+/// A rate that the test itself asks for: of pacing, of reading, of writing.
+fn own_rate(bed: &Bed, kind: u64, random: &mut Random) -> Planted {
+    let rate = between(random, 5e6, bed.ceiling() * BELOW_NEXT);
+    let (option, what, limit, end) = match kind {
+        6 => ("--pacing-rate", "kernel paces", "pacing", bed.sender()),
+        7 => ("--read-rate", "application reads", "receiving-application", bed.receiver()),
+        _ => ("--offered-rate", "application writes", "sending-application", bed.sender()),
+    };
+    Planted {
+        options: vec![option.to_owned(), format!("{rate:.0}")],
+        ..Planted::new(
+            format!("the {end} {what} at {:.0} Mbit/s", rate / 1e6),
+            format!("{limit} at {end}"),
+            about(rate),
+        )
+    }
+}
+
+/// A congestion window that the route locks.
+fn locked(bed: &Bed, random: &mut Random) -> Option<Planted> {
+    let segments = between(random, 10.0, 80.0);
+    let rate = segments * bed.mss() * 8.0 / bed.rtt_s;
+    if rate > bed.ceiling() * BELOW_NEXT || bed.congestion == "bbr" {
+        return None;
+    }
+    let sender = bed.sender();
+    let run = format!("ip route change 10.77.0.0/24 dev eth0 cwnd lock {segments:.0}");
+    let plants =
+        format!("the {sender} host's route locks the congestion window to {segments:.0} segments");
+    Some(Planted {
+        prepare: vec![OnHost { host: sender.to_owned(), run }],
+        options: vec!["-4".to_owned()],
+        ..Planted::new(plants, format!("congestion-control at {sender}"), about(rate))
     })
 }
 
 impl Planted {
+    fn new(plants: String, accept: String, predicted: (f64, f64)) -> Self {
+        Self {
+            plants,
+            accept,
+            predicted,
+            link: Vec::new(),
+            sysctl: None,
+            prepare: Vec::new(),
+            options: Vec::new(),
+        }
+    }
+
     fn on(self, bed: &Bed, seed: u64, number: usize) -> Drawn {
         let text = |value: String| toml::Value::String(value);
         // Twice the product of rate and round trip, and room for a super-segment.

@@ -107,7 +107,7 @@ pub fn modelled() -> Vec<(String, Recorded)> {
 
 type Modelled = (&'static str, &'static str, &'static [&'static str], Path);
 
-fn cores() -> [Modelled; 8] {
+fn cores() -> [Modelled; 7] {
     let full = Side { run: 0.97, wait: 0.02, ..EASY };
     let reading = Side { unread: 0.8, ..full };
     let read = Path { window_limited: 0.8, ..EASY_PATH };
@@ -149,16 +149,6 @@ fn cores() -> [Modelled; 8] {
             Path {
                 rate: 20e9,
                 near: Side { run: 0.53, wait: 0.01, steal: 0.45, ..EASY },
-                ..EASY_PATH
-            },
-        ),
-        (
-            "steal-far",
-            "the hypervisor takes 30% of the far thread's core, which runs in the rest",
-            &["steal at far"],
-            Path {
-                rate: 26e9,
-                far: Side { run: 0.66, wait: 0.02, steal: 0.3, unread: 0.8, ..EASY },
                 ..EASY_PATH
             },
         ),
