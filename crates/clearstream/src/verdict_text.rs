@@ -144,9 +144,8 @@ pub(crate) fn verdict_lines(
     for evidence in evidence.take(most) {
         wrapped(out, "       - ", &evidence.text)?;
     }
-    if let Some(Confirmation { change, outcome, .. }) = &verdict.confirmation {
-        let outcome = if is_new(outcome) { format!(": {outcome}") } else { String::new() };
-        wrapped(out, "       - ", &format!("experiment: {change}{outcome}"))?;
+    if let Some(confirmation) = &verdict.confirmation {
+        experiment(out, confirmation, is_new(&confirmation.outcome))?;
     }
     if let (Some(change), false) = (&verdict.host_change, verdict.confirmed) {
         let end = if change.end == End::Near { "near" } else { "far" };
@@ -167,6 +166,44 @@ pub(crate) fn verdict_lines(
         wrapped(out, if number == 0 { "Advice   " } else { "         " }, advice)?;
     }
     Ok(())
+}
+
+/// The experiment: its change, its outcome in a word, and what was predicted beside what came.
+fn experiment(out: &mut String, told: &Confirmation, is_new: bool) -> std::fmt::Result {
+    let word = told.ruling.map_or_else(String::new, |ruling| format!(", {}", ruling.name()));
+    let outcome = if is_new { format!(": {}", told.outcome) } else { String::new() };
+    wrapped(out, "       - ", &format!("experiment{word}: {}{outcome}", told.change))?;
+    let bounds = (told.predicted_low_bits_per_s, told.predicted_high_bits_per_s);
+    if let Some(predicted) = between(bounds) {
+        let mut line =
+            format!("{predicted} was predicted; {} came", show_bit_rate(told.after_bits_per_s));
+        if let Some(rival) = &told.rival {
+            let name = rival.limit.name();
+            let predicted = between((rival.low_bits_per_s, rival.high_bits_per_s));
+            line += &match (predicted, rival.is_separate) {
+                (Some(predicted), _) => format!("; {name} predicts {predicted}"),
+                (None, true) => format!("; {name} predicts otherwise"),
+                (None, false) => format!("; {name} predicts no other outcome"),
+            };
+        }
+        wrapped(out, "         ", &line)?;
+    }
+    for companion in &told.companions {
+        let word = if companion.holds { "as predicted" } else { "not as predicted" };
+        let line = format!("{word}: {}; {} came", companion.predicted, companion.measured);
+        wrapped(out, "         ", &line)?;
+    }
+    Ok(())
+}
+
+/// Bounds of a rate in words; `None` if there are none.
+fn between(bounds: (Option<f64>, Option<f64>)) -> Option<String> {
+    Some(match bounds {
+        (Some(low), Some(high)) => format!("{} to {}", show_bit_rate(low), show_bit_rate(high)),
+        (Some(low), None) => format!("at least {}", show_bit_rate(low)),
+        (None, Some(high)) => format!("at most {}", show_bit_rate(high)),
+        (None, None) => return None,
+    })
 }
 
 fn ruled_out(out: &mut String, verdict: &Verdict, detail: Detail) -> std::fmt::Result {

@@ -63,7 +63,11 @@ fn results_guide_names_every_field() {
 fn limits_guide_names_every_limit() {
     let text = rules::text("docs/limits.md");
     let words = quoted(&text);
-    for limit in results::Limit::ALL.into_iter().chain(results::Limit::OF_FILES) {
+    for limit in results::Limit::ALL
+        .into_iter()
+        .chain(results::Limit::OF_FILES)
+        .chain(results::Limit::OF_ACCOUNTS)
+    {
         assert!(words.contains(&limit.name()), "{}", limit.name());
     }
 }

@@ -62,7 +62,11 @@ fn the_verdict_is_where_it_was_promised() {
         assert!(verdict[field].is_object(), "{field}");
     }
     let limits = serde_json::to_string(&schema["$defs"]["Limit"]).expect("JSON");
-    for limit in results::Limit::ALL.into_iter().chain(results::Limit::OF_FILES) {
+    for limit in results::Limit::ALL
+        .into_iter()
+        .chain(results::Limit::OF_FILES)
+        .chain(results::Limit::OF_ACCOUNTS)
+    {
         let name = serde_json::to_value(limit).expect("a limit is text");
         assert_eq!(name, limit.name());
         assert!(limits.contains(&format!("\"{}\"", limit.name())), "{limits}");

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use results::{Direction, End, Protocol, ReceivePath, SendPath, TestLimit, TestSpec, UdpSpec};
+use results::{
+    Direction, End, Protocol, ReceivePath, SendPath, TestLimit, TestSpec, UdpSpec, WindowSide,
+};
 use units::{show_bit_rate, show_byte_size, show_seconds};
 
 /// One change to a test. [`Change::apply`] makes it; [`fmt::Display`] describes it:
@@ -10,8 +12,10 @@ use units::{show_bit_rate, show_byte_size, show_seconds};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
-    /// Request other socket buffers. One option sets both ends' buffers, send and receive.
+    /// Request other socket buffers.
     Window {
+        /// The side whose buffers are set; `None`: both, send and receive.
+        side: Option<WindowSide>,
         /// The window in effect before, bytes.
         from_bytes: u64,
         /// The window that the kernel should grant, bytes.
@@ -112,7 +116,10 @@ impl Change {
     pub fn apply(&self, spec: &TestSpec) -> TestSpec {
         let mut changed = spec.clone();
         match self {
-            Self::Window { ask_bytes, .. } => changed.window_bytes = Some(*ask_bytes),
+            Self::Window { ask_bytes, side, .. } => {
+                changed.window_bytes = Some(*ask_bytes);
+                changed.window_side = *side;
+            }
             Self::MoreStreams { to_count, .. } => changed.streams = *to_count,
             Self::LiftOfferedRate { .. } => changed.offered_bits_per_s = None,
             Self::LiftReadRate { .. } => changed.read_bits_per_s = None,
@@ -164,6 +171,35 @@ impl Change {
     }
 }
 
+/// Whether two tests were changed from the judged one in the same respects, whatever the values.
+pub(crate) fn is_same_kind(judged: &TestSpec, one: &TestSpec, other: &TestSpec) -> bool {
+    let changed = |spec: &TestSpec| {
+        let is_udp = spec.protocol != judged.protocol;
+        let options = [
+            spec.streams != judged.streams,
+            spec.window_bytes != judged.window_bytes,
+            spec.offered_bits_per_s != judged.offered_bits_per_s,
+            spec.read_bits_per_s != judged.read_bits_per_s,
+            spec.pacing_bits_per_s != judged.pacing_bits_per_s,
+            spec.mss_bytes != judged.mss_bytes,
+            spec.congestion_control != judged.congestion_control,
+            spec.send_path != judged.send_path,
+            spec.receive_path != judged.receive_path,
+            spec.block_bytes != judged.block_bytes,
+            spec.omit_s.total_cmp(&judged.omit_s).is_ne(),
+            spec.near_cores != judged.near_cores,
+            spec.far_cores != judged.far_cores,
+        ];
+        // UDP takes none of TCP's options over.
+        (
+            is_udp,
+            spec.direction != judged.direction,
+            options.map(|is_changed| is_changed && !is_udp),
+        )
+    };
+    changed(one) == changed(other)
+}
+
 /// UDP in place of TCP: direction, duration and placement stay, options of TCP go.
 fn udp_at_rate(spec: &TestSpec, bits_per_s: f64, datagram_bytes: u32) -> TestSpec {
     let limit = match spec.limit {
@@ -200,10 +236,15 @@ fn udp_against(spec: &TestSpec, bits_per_s: f64, datagram_bytes: u32) -> TestSpe
 impl fmt::Display for Change {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Window { from_bytes, to_bytes, ask_bytes } => {
+            Self::Window { side, from_bytes, to_bytes, ask_bytes } => {
+                let of = match side {
+                    None => "",
+                    Some(WindowSide::Sender) => ", send buffer only",
+                    Some(WindowSide::Receiver) => ", receive buffer only",
+                };
                 let sizes = [from_bytes, to_bytes, ask_bytes].map(|bytes| show_byte_size(*bytes));
                 let [from, to, ask] = sizes;
-                write!(out, "window {from} -> {to} (asking for {ask})")
+                write!(out, "window {from} -> {to} (asking for {ask}){of}")
             }
             Self::MoreStreams { from_count, to_count } => {
                 write!(out, "streams {from_count} -> {to_count}")
@@ -280,7 +321,12 @@ mod tests {
     fn a_change_changes_one_thing() {
         let spec =
             TestSpec { near_cores: vec![1], offered_bits_per_s: Some(1e9), ..TestSpec::tcp() };
-        let wider = Change::Window { from_bytes: 4 << 20, to_bytes: 8 << 20, ask_bytes: 5 << 20 };
+        let wider = Change::Window {
+            side: None,
+            from_bytes: 4 << 20,
+            to_bytes: 8 << 20,
+            ask_bytes: 5 << 20,
+        };
         assert_eq!(wider.apply(&spec), TestSpec { window_bytes: Some(5 << 20), ..spec.clone() });
         assert_eq!(wider.to_string(), "window 4.00 MiB -> 8.00 MiB (asking for 5.00 MiB)");
         let unpin = Change::MoveCores { end: End::Near, from: vec![1], to: Vec::new() };

@@ -40,6 +40,9 @@ policer and a slower link look alike to UDP, so each is named `shaper`.
 Only a gap in the sequence and a drop at the receiver's socket are known losses. What is missing behind the last
 arrival may be lost or still in a queue. Up to a quarter second of sending is usual. More is reported, and named
 `shaper` if the rest arrived, because a long queue in front of a slower link has this effect.
+
+More datagrams received or lost than sent, beyond a quarter second of sending, contradict each other: then no place is
+named.
 ";
 
 /// Lost shares below this count as no loss.
@@ -54,6 +57,8 @@ const RANDOM_LEAVES_MIN: f64 = 0.6;
 const LOST_COUNT_MIN: f64 = 30.0;
 /// Tolerance of two delivered rates that count as equal: a rate limit delivers the same of every higher offer.
 const DELIVERED_ALIKE: f64 = 0.1;
+/// Both ends' counters of a test are read at most so far apart, seconds.
+const COUNTED_APART_S: f64 = 0.25;
 /// Fewer datagrams per packet than this come from losses and other traffic, not from super-segments.
 const JOINED_MIN: f64 = 1.5;
 /// A thread that ran at least this share of the time had no time left.
@@ -103,6 +108,8 @@ pub(crate) struct Account<'a> {
     pub(crate) sent: f64,
     received: f64,
     lost: f64,
+    /// Lost as the receiver counts, also where that is more than was sent.
+    told_lost: f64,
     /// Sends that the sender's socket refused; not counted in `sent`.
     pub(crate) refused: f64,
     /// Losses by place, from sender to receiver; a place is missing if its end reported no counters.
@@ -190,6 +197,7 @@ impl<'a> Account<'a> {
             sent,
             received,
             lost: lost.min(sent),
+            told_lost: lost,
             refused: 0.0,
             places: Vec::new(),
             rest: (sent - received - lost).max(0.0),
@@ -286,6 +294,9 @@ impl<'a> Account<'a> {
     }
 
     fn finding(&self, all: &[Account<'_>]) -> Finding {
+        if let Some(excess) = self.excess() {
+            return self.contradicted(excess);
+        }
         if self.lost_share() < LOST_MIN {
             let undecided = share(self.undecided, self.sent).unwrap_or(0.0);
             return if undecided < LOST_MIN { self.nothing_lost() } else { self.not_arrived() };
@@ -295,6 +306,34 @@ impl<'a> Account<'a> {
         match most.filter(|(_, count)| *count > elsewhere) {
             Some((place, count)) if *place != Place::Path => self.lost_at(*place, *count),
             most => self.lost_on_the_path(all, most.is_some()),
+        }
+    }
+
+    /// Datagrams that were received or lost beyond those sent, if counters that are read at other moments explain
+    /// no such number.
+    fn excess(&self) -> Option<f64> {
+        let excess = self.received + self.told_lost - self.sent;
+        let skewed = self.sent * COUNTED_APART_S / self.outcome.duration_s.max(COUNTED_APART_S);
+        (excess > skewed.max(LOST_COUNT_MIN)).then_some(excess)
+    }
+
+    /// Counts that contradict each other place no loss.
+    fn contradicted(&self, excess: f64) -> Finding {
+        let why = format!(
+            "no verdict: the counts contradict each other, {} more datagrams were received or lost than sent",
+            saturating_u64(excess)
+        );
+        Finding {
+            limit: Limit::NoneFound,
+            end: None,
+            weight: 0.0,
+            place: None,
+            why,
+            more: Vec::new(),
+            advice: vec![
+                "measure again, longer: a host that was stopped or starved counts at other moments than it sends"
+                    .to_owned(),
+            ],
         }
     }
 

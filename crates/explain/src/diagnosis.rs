@@ -1,18 +1,20 @@
 //! Weighs every limit and selects the experiments that test the likeliest ones.
 
 use results::{
-    Confirmation, End, Estimate, Evidence, HostChange, Limit, NextCeiling, Results, SettingChange,
-    TestSpec, Verdict,
+    Companion, Confirmation, End, Estimate, Evidence, HostChange, Limit, NextCeiling, Results,
+    SettingChange, TestSpec, Verdict,
 };
 
 use crate::advice::Advice;
 use crate::ceiling::is_disproved;
-use crate::change::Change;
+use crate::change::{self, Change};
 use crate::experiment::Experiment;
 use crate::mechanism::{self, Mechanism, Opinion, TABLE};
+use crate::numbers::ratio;
 use crate::observed::Observed;
 use crate::remedy::Remedy;
-use crate::thresholds::Fit;
+use crate::rivals::{self, Other};
+use crate::thresholds::{Fit, predictions};
 use crate::verdict;
 use crate::wanted::{Wanted, is_window};
 
@@ -78,6 +80,10 @@ pub struct Diagnosis {
     pub(crate) candidates_tried: usize,
     /// Further evidence lines: what earlier experiments of the first candidate showed.
     pub(crate) remarks: Vec<String>,
+    /// What these showed of the candidate's other predictions.
+    pub(crate) companions: Vec<Companion>,
+    /// Whether both ends share their cores.
+    shares_cores: bool,
 }
 
 /// A candidate whose experiments were run without a decision.
@@ -110,8 +116,11 @@ pub(crate) fn diagnose_fitted(results: &Results, fit: Fit) -> Diagnosis {
         experiments_run: 0,
         candidates_tried: 0,
         remarks: Vec::new(),
+        companions: Vec::new(),
+        shares_cores: false,
     };
     let Some(seen) = Observed::fitted(results, fit) else { return diagnosis };
+    diagnosis.shares_cores = seen.one_machine;
     diagnosis.measured = Some(seen.goodput);
     diagnosis.spec = Some(seen.spec.clone());
     diagnosis.weigh(&seen);
@@ -222,6 +231,74 @@ impl Diagnosis {
         }
         self.candidates.sort_by(|a, b| b.weight.total_cmp(&a.weight));
         self.ruled_out.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        self.put_first_what_separates();
+    }
+
+    /// The likeliest other limit that no experiment refuted, if the figures speak for it nearly as much: an experiment
+    /// on the first candidate must tell the two apart.
+    pub(crate) fn rival(&self) -> Option<Other> {
+        let first = self.best()?;
+        let undecided = self.undecided.iter().map(|undecided| &undecided.candidate);
+        let others = self.candidates.iter().skip(1).chain(undecided);
+        let near = others.filter(|other| {
+            other.is_suspected()
+                && other.weight >= predictions::RIVAL * first.weight
+                && (self.meets_its_rate(other) || !self.meets_its_rate(first))
+        });
+        let Candidate { limit, end, .. } = near.max_by(|a, b| a.weight.total_cmp(&b.weight))?;
+        Some(Other { limit: *limit, end: *end, shares_cores: self.shares_cores })
+    }
+
+    /// Whether a setting or a device states the limit's rate, and throughput meets it: that predicts the figure itself,
+    /// as no limit does that states none.
+    fn meets_its_rate(&self, candidate: &Candidate) -> bool {
+        let is_stated = match candidate.limit {
+            Limit::LinkRate
+            | Limit::Pcie
+            | Limit::Pacing
+            | Limit::SendingApplication
+            | Limit::ReceivingApplication => true,
+            Limit::Shaper | Limit::Policer => candidate.end.is_some(),
+            _ => false,
+        };
+        let reached = self
+            .measured
+            .zip(candidate.ceiling_bits_per_s)
+            .and_then(|(measured, ceiling)| ratio(measured.median, ceiling));
+        is_stated && reached.is_some_and(|reached| reached >= predictions::STATED_MET)
+    }
+
+    /// Whether an experiment on the first candidate decides between it and the second one; true without a second.
+    pub(crate) fn separates(&self, experiment: &Experiment) -> bool {
+        let Some((rival, measured)) = self.rival().zip(self.measured) else { return true };
+        rivals::separates(experiment, measured.median, rival)
+    }
+
+    /// Of the first candidate's experiments, those that tell it from the second one come first.
+    fn put_first_what_separates(&mut self) {
+        let Some(first) = self.candidates.first() else { return };
+        let (mut separate, others): (Vec<Experiment>, Vec<Experiment>) =
+            first.experiments.iter().cloned().partition(|experiment| self.separates(experiment));
+        separate.extend(others);
+        self.candidates[0].experiments = separate;
+    }
+
+    /// Takes next, of the first candidate's experiments, the one that `spec` was run for: another version may have
+    /// chosen another order.
+    pub(crate) fn run_next(&mut self, spec: &TestSpec) {
+        let (Some(judged), Some(first)) = (&self.spec, self.candidates.first_mut()) else { return };
+        let left = first.experiments.get_mut(self.experiments_run..).unwrap_or_default();
+        let is_same = |experiment: &Experiment| experiment.spec(judged) == *spec;
+        let is_alike =
+            |experiment: &Experiment| change::is_same_kind(judged, &experiment.spec(judged), spec);
+        let at = left.iter().position(is_same).or_else(|| left.iter().position(is_alike));
+        if let Some(at) = at {
+            left[..=at].rotate_right(1);
+            // Earlier versions set both sides' buffers.
+            if let Change::Window { side, .. } = &mut left[0].change {
+                *side = spec.window_side;
+            }
+        }
     }
 
     /// Sets the first candidate aside as refuted by an experiment. If it was a window or a buffer, the
@@ -245,6 +322,7 @@ impl Diagnosis {
             self.ruled_out.splice(0..0, told);
         }
         self.ruled_out.insert(0, Evidence { limit, text, weight });
+        self.put_first_what_separates();
     }
 
     /// The likeliest limit that no experiment has refuted, be it not [suspected](Candidate::is_suspected) without one.
@@ -275,7 +353,15 @@ impl Diagnosis {
         self.experiments_run = 0;
         self.candidates_tried += 1;
         self.remarks.clear();
+        self.companions.clear();
         (!self.candidates.is_empty()).then(|| self.candidates.remove(0))
+    }
+
+    /// Sets the first candidate aside, undecided.
+    pub(crate) fn leave_undecided(&mut self, confirmation: Option<Confirmation>, why: String) {
+        let tried = self.move_on();
+        self.undecided.extend(tried.map(|candidate| Undecided { candidate, confirmation, why }));
+        self.put_first_what_separates();
     }
 }
 

@@ -1,9 +1,14 @@
 //! Experiments that try to prove a verdict wrong.
 
-use results::{CONFIRMATION, End, Limit, TestSpec};
+use results::{CONFIRMATION, End, Limit, Point, TestSpec};
 use units::show_bit_rate;
 
 use crate::change::Change;
+
+/// Names under which a prediction is stored with the points of its experiment.
+const LOW: &str = "predicted_low_bits_per_s";
+const EXPECTED: &str = "predicted_bits_per_s";
+const HIGH: &str = "predicted_high_bits_per_s";
 
 /// A change to the judged test, and the outcome that a limit predicts for it.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,6 +90,28 @@ impl Experiment {
     #[must_use]
     pub fn spec(&self, judged: &TestSpec) -> TestSpec {
         self.change.apply(judged)
+    }
+
+    /// The prediction, to store with each point that the experiment measures (`varied`): it is fixed before it runs.
+    #[must_use]
+    pub fn registration(&self) -> [(&'static str, f64); 3] {
+        let Prediction { low_bits_per_s, expected_bits_per_s, high_bits_per_s } = self.predicted;
+        [(LOW, low_bits_per_s), (EXPECTED, expected_bits_per_s), (HIGH, high_bits_per_s)]
+    }
+
+    /// The experiment with the prediction that was stored with its points; as it is where none was.
+    pub(crate) fn as_registered(&self, points: &[Point]) -> Self {
+        let stored = |point: &Point| {
+            let of = |name: &str| point.varied.get(name).copied().filter(|rate| rate.is_finite());
+            Some((of(LOW)?, of(EXPECTED)?, of(HIGH)?))
+        };
+        let same = self.clone();
+        match points.first().and_then(stored) {
+            Some((low, expected, high)) if low <= high => {
+                Self { predicted: Prediction::new(low, expected, high), ..same }
+            }
+            _ => same,
+        }
     }
 
     /// Describes the result that would confirm the limit.

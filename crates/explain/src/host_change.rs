@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use results::{Confirmation, Estimate, Evidence, Limit, Results, TestSpec, Verdict};
+use results::{Confirmation, Estimate, Evidence, Limit, Results, Ruling, TestSpec, Verdict};
 use units::{show_bit_rate, show_byte_size};
 
 use crate::diagnosis::opinions;
@@ -122,6 +122,7 @@ pub fn confirm_host_change(
         before_bits_per_s: old.median,
         after_bits_per_s: new.median,
         outcome,
+        ..Confirmation::default()
     };
     Ok(with_trial(verdict, confirmation, gain > noise))
 }
@@ -139,6 +140,11 @@ pub fn with_trial(verdict: Verdict, confirmation: Confirmation, helped: bool) ->
     let summary = format!("{}; {word}: {outcome}", bound_by(verdict.limit, verdict.end, strongest));
     let mut ruled_out = verdict.ruled_out;
     let confirmed = helped || verdict.confirmed;
+    let ruling = match (helped, verdict.confirmed) {
+        (true, _) => Ruling::Confirmed,
+        (false, true) => Ruling::Inconclusive,
+        (false, false) => Ruling::Refuted,
+    };
     if !confirmed {
         let text = format!("{word}: {outcome}");
         ruled_out.insert(0, Evidence { limit: verdict.limit, text, weight: 0.0 });
@@ -146,7 +152,7 @@ pub fn with_trial(verdict: Verdict, confirmation: Confirmation, helped: bool) ->
     Verdict {
         summary,
         confirmed,
-        confirmation: Some(confirmation),
+        confirmation: Some(Confirmation { ruling: Some(ruling), ..confirmation }),
         host_change: None,
         ruled_out,
         ..verdict

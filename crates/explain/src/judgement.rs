@@ -2,14 +2,16 @@
 
 mod trial;
 
-use results::{Point, Results, TestSpec, Verdict};
+use results::{Confirmation, Point, Results, Rival, Ruling, TestSpec, Verdict};
 
-use crate::diagnosis::{Diagnosis, Undecided, diagnose_fitted};
+use crate::diagnosis::{Diagnosis, diagnose_fitted};
+use crate::experiment::{Experiment, point_name};
 use crate::observed::repeats_of;
 use crate::recording;
+use crate::rivals;
 use crate::thresholds::Fit;
 use crate::verdict;
-use trial::{Outcome, Trial};
+use trial::Trial;
 
 /// The result of an experiment.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,49 +33,66 @@ pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judg
     let Some((((experiment, spec), before), candidate)) = trial else {
         return Judgement { verdict: diagnosis.verdict(), next: None };
     };
+    let experiment = &experiment.as_registered(points);
     let judged = judged_points(results, diagnosis);
     let trial = Trial { experiment, before, points, judged };
-    let ruling = trial.ruling();
+    let told = trial.ruling();
+    next.companions.extend(trial.harm());
+    if told.outcome == Ruling::Confirmed {
+        next.companions.extend(trial.companions());
+    }
+    let rival = rival(diagnosis, experiment, before.median);
+    let told = told.beside(rival.as_ref(), &next.companions, candidate.limit);
     if trial.is_fruitless() {
         next.fruitless.push(experiment.change.clone());
     }
     // Ceilings are those of as many TCP streams as were judged.
     let is_alike =
         |judged: &TestSpec| (spec.protocol, spec.streams) == (judged.protocol, judged.streams);
-    let reached = ruling.after_bits_per_s.filter(|_| diagnosis.spec.as_ref().is_some_and(is_alike));
+    let reached = told.after_bits_per_s.filter(|_| diagnosis.spec.as_ref().is_some_and(is_alike));
     let candidate = &candidate.having_reached(results, diagnosis.fit, reached.unwrap_or(0.0));
     if let Some(tried) = next.candidates.first_mut() {
         tried.clone_from(candidate);
     }
-    let confirmation = ruling.confirmation(experiment, &before);
-    match (ruling.outcome, confirmation) {
-        (Outcome::Confirmed, Some(confirmation)) => {
+    let confirmation = told.confirmation(experiment, &before).map(|confirmation| Confirmation {
+        rival,
+        companions: next.companions.clone(),
+        ..confirmation
+    });
+    match (told.outcome, confirmation) {
+        (Ruling::Confirmed, Some(confirmation)) => {
             let candidate =
                 &candidate.knowing(results, diagnosis.fit, confirmation.after_bits_per_s);
             let verdict = verdict::confirmed(diagnosis, candidate, confirmation);
             return Judgement { verdict, next: None };
         }
-        (Outcome::Refuted, _) => {
-            let text = format!("refuted by experiment: {}: {}", experiment.change, ruling.text);
+        (Ruling::Refuted, _) => {
+            let text = format!("refuted by experiment: {}: {}", experiment.change, told.text);
             next.refute(text, results);
         }
         (_, confirmation) => {
             next.experiments_run += 1;
-            next.remarks.push(format!("{}: {}", experiment.change, ruling.text));
+            next.remarks.push(format!("{}: {}", experiment.change, told.text));
             if next.experiments_run >= candidate.experiments.len() {
-                let tried = next.move_on();
-                let why = ruling.text;
-                next.undecided.extend(tried.map(|candidate| Undecided {
-                    candidate,
-                    confirmation,
-                    why,
-                }));
+                next.leave_undecided(confirmation, told.text);
             }
         }
     }
     let verdict = next.verdict();
     let next = next.experiment().is_some().then_some(next);
     Judgement { verdict, next }
+}
+
+/// The second candidate, and what it predicts for the experiment on the first.
+fn rival(diagnosis: &Diagnosis, experiment: &Experiment, rate: f64) -> Option<Rival> {
+    let other = diagnosis.rival()?;
+    let predicted = rivals::predicted(&experiment.change, rate, other);
+    Some(Rival {
+        limit: other.limit,
+        low_bits_per_s: predicted.map(|predicted| predicted.low_bits_per_s),
+        high_bits_per_s: predicted.map(|predicted| predicted.high_bits_per_s),
+        is_separate: rivals::separates(experiment, rate, other),
+    })
 }
 
 /// The verdict of a stored document, from its `confirm:…` points in the order in which they ran. File-system load
@@ -95,6 +114,7 @@ fn judged(results: &Results, fit: Fit) -> Verdict {
     let mut diagnosis = diagnose_fitted(results, fit);
     if diagnosis.measured.is_none()
         && let Some(verdict) = crate::files::explain(results)
+            .or_else(|| crate::stuck::explain(results))
             .or_else(|| crate::datagrams::explain(results))
             .or_else(|| crate::files::unwatched(results))
             .or_else(|| crate::round_trips::explain(results))
@@ -102,11 +122,16 @@ fn judged(results: &Results, fit: Fit) -> Verdict {
         return verdict;
     }
     loop {
-        let Some((experiment, _)) = diagnosis.experiment() else { return diagnosis.verdict() };
-        let points = nth_trial(results, &experiment.point_name(), diagnosis.experiments_run);
-        if points.is_empty() {
-            return diagnosis.verdict();
+        let Some(best) = diagnosis.best() else { return diagnosis.verdict() };
+        let trials = trials(results, &point_name(best.limit));
+        if let Some(spec) = trials.get(diagnosis.experiments_run) {
+            diagnosis.run_next(spec);
         }
+        let Some((experiment, _)) = diagnosis.experiment() else { return diagnosis.verdict() };
+        let name = experiment.point_name();
+        let Some(spec) = trials.get(diagnosis.experiments_run) else { return diagnosis.verdict() };
+        let of_trial = |point: &&Point| point.experiment == name && point.spec() == Some(*spec);
+        let points: Vec<Point> = results.points.iter().filter(of_trial).cloned().collect();
         match judge(results, &diagnosis, &points) {
             Judgement { next: Some(next), .. } => diagnosis = next,
             Judgement { verdict, next: None } => return verdict,
@@ -114,17 +139,16 @@ fn judged(results: &Results, fit: Fit) -> Verdict {
     }
 }
 
-/// The points of the `index`th distinct test that ran under the experiment name `name`.
-fn nth_trial(results: &Results, name: &str, index: usize) -> Vec<Point> {
-    let named = || results.points.iter().filter(|point| point.experiment == name);
+/// The distinct tests that ran under the experiment name `name`, in their order.
+fn trials<'a>(results: &'a Results, name: &str) -> Vec<&'a TestSpec> {
     let mut specs: Vec<&TestSpec> = Vec::new();
-    for spec in named().filter_map(Point::spec) {
+    let named = results.points.iter().filter(|point| point.experiment == name);
+    for spec in named.filter_map(Point::spec) {
         if !specs.contains(&spec) {
             specs.push(spec);
         }
     }
-    let Some(spec) = specs.get(index) else { return Vec::new() };
-    named().filter(|point| point.spec() == Some(*spec)).cloned().collect()
+    specs
 }
 
 /// The judged test's repeats that gave a measurement.

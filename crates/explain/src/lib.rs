@@ -44,7 +44,9 @@ mod observed;
 mod pages;
 mod recording;
 mod remedy;
+mod rivals;
 mod round_trips;
+mod stuck;
 pub mod symptoms;
 mod thresholds;
 mod verdict;
@@ -66,6 +68,7 @@ pub use load_change::{
 };
 pub use observed::judged_test;
 pub use pages::limits_page;
+pub use round_trips::load::FILE;
 pub use thresholds::{Fit, PlantedCase};
 pub use verdict::next_ceiling;
 pub use wanted::{Wanted, wanted};

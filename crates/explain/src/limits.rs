@@ -12,10 +12,15 @@ mod interrupt_core;
 mod link_rate;
 mod loss;
 mod loss_recovery;
+mod losses;
+mod others;
 mod pacing;
+mod packet_core;
 mod placement;
+mod plateau;
 mod policer;
 mod power;
+mod processor;
 mod receive_window;
 mod return_path;
 mod scheduler;
@@ -23,6 +28,8 @@ mod segments;
 mod send_buffer;
 mod shaper;
 mod signals;
+mod steal;
+mod trials;
 mod windows;
 
 pub(crate) use applications::{ReceivingApplication, SendingApplication};
@@ -36,18 +43,23 @@ pub(crate) use interrupt_core::InterruptCore;
 pub(crate) use link_rate::LinkRate;
 pub(crate) use loss::Loss;
 pub(crate) use loss_recovery::LossRecovery;
+pub(crate) use losses::mistaken;
 pub(crate) use pacing::Pacing;
 pub(crate) use placement::Placement;
+pub(crate) use plateau::udp_over_best;
 pub(crate) use policer::Policer;
 pub(crate) use power::{CpuFrequency, IdleStates};
-pub(crate) use receive_window::{ReceiveWindow, window_law_off};
+pub(crate) use receive_window::ReceiveWindow;
 pub(crate) use return_path::ReturnPath;
 pub(crate) use scheduler::Scheduler;
 pub(crate) use segments::{Offloads, PathMtu};
 pub(crate) use send_buffer::SendBuffer;
-pub(crate) use shaper::{Shaper, udp_over_best};
-pub(crate) use signals::{EcnMarks, Reordering, mistaken};
+pub(crate) use shaper::Shaper;
+pub(crate) use signals::{EcnMarks, Reordering};
+pub(crate) use steal::Steal;
+pub(crate) use windows::window_law_off;
 
+use results::WindowSide;
 use units::{saturating_u64, show_bit_rate};
 
 use crate::change::Change;
@@ -144,6 +156,7 @@ fn other_windows(
             Experiment {
                 limit,
                 change: Change::Window {
+                    side: only_one(seen, limit),
                     from_bytes: saturating_u64(window_bytes),
                     to_bytes: saturating_u64(ask_bytes as f64 * window_of_asked),
                     ask_bytes,
@@ -157,6 +170,16 @@ fn other_windows(
             }
         })
         .collect()
+}
+
+/// The side whose buffer a window limit is; `None` where the test asks for both sizes, because then the other one
+/// would change as well.
+fn only_one(seen: &Observed<'_>, limit: results::Limit) -> Option<WindowSide> {
+    let side = match limit {
+        results::Limit::SendBuffer => WindowSide::Sender,
+        _ => WindowSide::Receiver,
+    };
+    seen.spec.window_bytes.is_none().then_some(side)
 }
 
 /// The change to segments of half the size; `None` if they cannot be halved.
@@ -186,4 +209,98 @@ fn round_size(bytes: f64) -> u64 {
         .exp2()
         .max(predictions::WINDOW_STEP_BYTES);
     saturating_u64((bytes / step).round() * step)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    /// Modules of this folder with their source, comments left out.
+    fn modules() -> Vec<(String, String)> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/limits");
+        let files = fs::read_dir(folder).expect("the folder").map(|file| file.expect("one").path());
+        let module = |path: std::path::PathBuf| {
+            let text = fs::read_to_string(&path).expect("a source file");
+            let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            (name, code.collect::<Vec<_>>().join("\n"))
+        };
+        files.map(module).collect()
+    }
+
+    fn mechanisms() -> Vec<(String, String)> {
+        let mut all = modules();
+        all.retain(|(_, code)| code.contains("impl Mechanism for"));
+        all
+    }
+
+    /// Each use of another mechanism's module in `code`: `use super::loss…`, `loss::law(…)`.
+    fn uses<'a>(code: &str, others: &[&'a str]) -> Vec<&'a str> {
+        let words = |line: &str| -> Vec<String> {
+            let split = line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+            split.map(str::to_owned).collect()
+        };
+        let names = |other: &&&str| {
+            let (within, below) = (format!("{other}::"), format!("::{other}"));
+            words(code).iter().any(|word| {
+                let part = word.as_str();
+                part.starts_with(&within)
+                    || part.contains(&format!("::{within}"))
+                    || part.ends_with(&below) && part.starts_with("super")
+            })
+        };
+        others.iter().filter(names).copied().collect()
+    }
+
+    /// What several limits need (a sign, a stage, an experiment) stands in a module that is no limit's, so no limit
+    /// can come to read how much another one weighs.
+    #[test]
+    fn no_mechanism_reads_another_ones_opinion() {
+        let mechanisms = mechanisms();
+        assert!(mechanisms.len() >= 20, "only {} modules", mechanisms.len());
+        for (name, code) in &mechanisms {
+            let others: Vec<&str> =
+                mechanisms.iter().map(|(other, _)| other.as_str()).filter(|o| o != name).collect();
+            let used = uses(code, &others);
+            assert!(used.is_empty(), "{name} reads {used:?}");
+            for word in [".weigh(seen", "opinions(", "mechanism::of("] {
+                assert!(!code.contains(word), "{name} asks for an opinion: {word}");
+            }
+        }
+        // Nor through what this module hands on.
+        let own = include_str!("limits.rs");
+        for (name, _) in &mechanisms {
+            let handed = own.lines().filter(|line| line.contains(&format!(" use {name}::")));
+            let is_type = |word: &str| word.starts_with(char::is_uppercase);
+            for line in handed {
+                let words = line.rsplit("::").next().unwrap_or("").split([',', ' ', '{', '}', ';']);
+                assert!(words.filter(|word| !word.is_empty()).all(is_type), "{line}");
+            }
+        }
+    }
+
+    /// Signs, stages and experiments are no limit's, and know of none.
+    #[test]
+    fn what_limits_share_reads_no_limit() {
+        let mechanisms = mechanisms();
+        let names: Vec<&str> = mechanisms.iter().map(|(name, _)| name.as_str()).collect();
+        for (name, code) in modules() {
+            if !names.contains(&name.as_str()) {
+                let used = uses(&code, &names);
+                assert!(used.is_empty(), "{name} reads {used:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_use_of_another_limit_is_noticed() {
+        let others = ["loss", "policer"];
+        let noticed = |code: &str| uses(code, &others);
+        assert_eq!(noticed("use super::loss::law;"), ["loss"]);
+        assert_eq!(noticed("let share = loss::law(seen);"), ["loss"]);
+        assert_eq!(noticed("use super::policer;"), ["policer"]);
+        assert_eq!(noticed("1.0 - super::policer::weight(seen)"), ["policer"]);
+        assert!(noticed("use super::losses::law; let loss = law(seen);").is_empty());
+    }
 }

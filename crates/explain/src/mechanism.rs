@@ -9,7 +9,8 @@ use crate::observed::Observed;
 use crate::remedy::Remedy;
 
 /// A way in which a path can be limited. Each mechanism judges the same observations on its own;
-/// none sees another's conclusion.
+/// none sees another's conclusion. Signs, stages and experiments that several need stand in modules of
+/// [`limits`] that are no limit's.
 pub(crate) trait Mechanism: Sync {
     /// The limit that this mechanism explains.
     fn limit(&self) -> Limit;
@@ -77,7 +78,7 @@ pub(crate) struct Opinion {
 }
 
 /// Every mechanism, in the order of the documentation.
-pub(crate) static TABLE: [&dyn Mechanism; 30] = [
+pub(crate) static TABLE: [&dyn Mechanism; 31] = [
     &limits::ReceiveWindow,
     &limits::SendBuffer,
     &limits::Loss,
@@ -91,6 +92,7 @@ pub(crate) static TABLE: [&dyn Mechanism; 30] = [
     &limits::ReceivingApplication,
     &limits::Scheduler,
     &limits::CpuQuota,
+    &limits::Steal,
     &limits::IdleStates,
     &limits::CpuFrequency,
     &limits::Placement,

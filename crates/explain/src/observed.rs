@@ -451,6 +451,12 @@ pub(crate) fn granted_bytes(point: &Point) -> (Option<f64>, Option<f64>) {
     (window, buffer.and_then(positive))
 }
 
+/// Data in flight over the receiver's window of one point, 0 to 1 and a little more.
+pub(crate) fn flight_of_window(point: &Point) -> Option<f64> {
+    let flow = Flow::of(&Run::of(point)?);
+    ratio(flow.in_flight_bytes?, flow.peer_window_bytes?)
+}
+
 fn same_machine(near: &HostFacts, far: &HostFacts) -> bool {
     !near.name.is_empty() && near.name == far.name && near.kernel == far.kernel
 }

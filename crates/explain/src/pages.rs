@@ -26,6 +26,7 @@ pub fn limits_page() -> String {
     page + CODA
         + crate::datagrams::PAGE
         + crate::round_trips::PAGE
+        + crate::stuck::PAGE
         + &crate::files::pages()
         + &crate::thresholds::page()
 }
@@ -49,6 +50,18 @@ Three rules apply to all of them:
   path's or a core's.
 - *A queue looks like a window.* Where a queue stands on the path, every window is full and
   window / RTT holds at any rate. So windows are judged by the round trip of the idle path.
+
+An experiment says one of three words:
+
+- *confirmed*: what came is what the limit predicts, and the second candidate predicts otherwise;
+- *refuted*: what came lies outside of what the limit predicts;
+- *inconclusive*: the change was not made, the noise is larger than its effect, the second candidate (from half of the first
+  one's weight on) predicts the same, or something else that the limit predicts failed: a smaller window that is not full, more
+  retransmissions with less in flight, threads of a full core that sleep afterwards, a change that should have helped and did harm.
+
+Of a limit's experiments, those for which the second candidate predicts another outcome run first. Where none does, the
+verdict names both. The prediction is stored with each point before it is measured (`varied.predicted_…` of results), and
+the verdict holds its bounds, what came, and what the second candidate predicted.
 
 A gain counts when it is larger than the spread of the repeats before and after, and than 4%.
 ";

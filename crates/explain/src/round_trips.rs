@@ -1,6 +1,10 @@
 //! Request-response tests: the parts of a round trip.
 //!
-//! Each part that a counter shows is subtracted from the median; the rest belongs to the wire and the stacks.
+//! Each part that a counter or a setting shows is subtracted from the median, and so is what it gained under load; the
+//! rest belongs to the wire and the stacks.
+
+pub(crate) mod load;
+mod parts;
 
 use results::{
     End, EndReport, Evidence, Limit, Point, Results, StreamEnd, TestOutcome, Verdict, Work,
@@ -22,51 +26,68 @@ const EXIT_MIN_US: u64 = 2;
 pub(crate) const PAGE: &str = "
 # Requests and answers
 
-A document whose tests are all requests and answers gets a verdict on what its median round trip is made of. A part
-that takes a quarter of it is named; what no counter shows is attributed to the wire and the stacks. No experiment confirms it.
+A document whose tests are all requests and answers gets a verdict on what its median round trip is made of. The
+largest part is named if it takes a quarter of the median; what no counter shows is attributed to the wire and the stacks. No
+experiment confirms it.
 
 | part | from | verdict |
 |---|---|---|
 | waiting for a core, at either end | run delay of the test's threads (`/proc/PID/schedstat`), for each transaction | `scheduler` |
 | leaving idle states, at either end | exit latency of the states that the threads' and interrupts' cores entered, at most once per transaction | `idle-states` |
+| the threads' own work, at either end | processor time of the test's threads, for each transaction | `none-found` |
+| waiting for an interrupt, at either end | `rx-usecs` (`ethtool -c`) where the driver does not adapt it, or `gro_flush_timeout` where `napi_defer_hard_irqs` masks interrupts: an upper bound, no longer than what the other parts leave | `interrupt-moderation` |
+| waiting behind others | what the rest of the round trip gained over the least loaded test of the document, or of the files given together | `receiver-core` where a thread of an end ran or waited for its core 85% of the time, else `queue` |
 | the wire and both stacks | the rest; the shortest round trip is reported beside it | `none-found` |
+
+`clearstream explain LOADED IDLE` compares the same test under load and without: the one with the longer median is explained.
 ";
 
-/// A part of the round trip, spent at one end.
+/// A part of the round trip.
 struct Part {
     limit: Limit,
-    end: End,
+    /// The end it is spent at; absent for the path.
+    end: Option<End>,
     took_s: f64,
     text: String,
 }
 
 /// The verdict of a document whose tests are all request-response; `None` for any other.
 pub(crate) fn explain(results: &Results) -> Option<Verdict> {
-    let tests = results.points.iter().filter(|point| !point.is_confirmation());
-    let seen: Vec<Seen<'_>> = tests.filter_map(Seen::of).collect();
-    // The repeat with the median result is judged.
-    let mut order: Vec<&Seen<'_>> = seen.iter().collect();
-    order.sort_by(|one, other| one.median_s.total_cmp(&other.median_s));
-    let typical = order.get(order.len() / 2)?;
-    let mut parts = typical.parts();
+    let loads = load::loads(results);
+    let (typical, idle) = (loads.first()?.typical()?, loads.last().filter(|_| loads.len() > 1));
+    let mut parts = typical.counted();
+    parts.extend(idle.and_then(load::Load::typical).and_then(|idle| typical.queued(&idle)));
+    // An upper bound takes no more than what the rest leaves.
+    for end in [End::Near, End::Far] {
+        let left_s = typical.rest_s(&parts);
+        parts.extend(parts::moderation(results, end, left_s));
+    }
     parts.sort_by(|one, other| other.took_s.total_cmp(&one.took_s));
-    let told_s: f64 = parts.iter().map(|part| part.took_s).sum();
+    let rest_s = typical.rest_s(&parts);
     let of_median = |took_s: f64| share(took_s, typical.median_s).unwrap_or(0.0);
     let rest = format!(
         "the wire, both stacks and what no counter tells: {} ({}); the shortest round trip was {}",
-        show_seconds((typical.median_s - told_s).max(0.0)),
-        percent(of_median((typical.median_s - told_s).max(0.0))),
+        show_seconds(rest_s),
+        percent(of_median(rest_s)),
         show_seconds(typical.min_s)
     );
-    let worst = parts.first().filter(|part| of_median(part.took_s) >= NAMED_MIN);
-    let (limit, end) = worst.map_or((Limit::NoneFound, None), |part| (part.limit, Some(part.end)));
+    // What takes most is named, unless it is the work itself.
+    let worst = parts
+        .first()
+        .filter(|part| of_median(part.took_s) >= NAMED_MIN && part.limit != Limit::NoneFound);
+    let (limit, end) = worst.map_or((Limit::NoneFound, None), |part| (part.limit, part.end));
     let median = show_seconds(typical.median_s);
     let summary = match worst {
         Some(part) => format!("of a round trip of {median}, {}", part.text),
-        None => format!(
-            "a round trip takes {median} (median of {}); no host accounts for a quarter of it",
-            show_count(typical.transactions)
-        ),
+        None => {
+            let count = show_count(typical.transactions);
+            let work = parts.first().filter(|part| of_median(part.took_s) >= NAMED_MIN);
+            let what = work.map_or_else(
+                || "nothing that was counted accounts for a quarter of it".to_owned(),
+                |work| work.text.clone(),
+            );
+            format!("a round trip takes {median} (median of {count}); {what}")
+        }
     };
     let (named, small): (Vec<&Part>, Vec<&Part>) =
         parts.iter().partition(|part| of_median(part.took_s) >= TOLD_MIN);
@@ -80,7 +101,7 @@ pub(crate) fn explain(results: &Results) -> Option<Verdict> {
         text: summary.clone(),
         weight: worst.map_or(0.0, |part| of_median(part.took_s)),
     };
-    let rest = Evidence { limit, text: rest, weight: 0.0 };
+    let rest = Evidence { limit: Limit::NoneFound, text: rest, weight: 0.0 };
     let evidence = [first].into_iter().chain(named.into_iter().map(line)).chain([rest]).collect();
     let ruled_out = small.into_iter().map(line).collect();
     let plain = verdict::unproven(limit, end, summary, vec![advice(limit, end)]);
@@ -97,13 +118,24 @@ fn advice(limit: Limit, end: Option<End>) -> String {
         Limit::IdleStates => format!(
             "keep the {end} end's cores awake: cpupower idle-set -D 10, or tuned-adm profile network-latency"
         ),
-        _ => "compare with the idle path (`path`): what is longer under load is a queue; interrupt moderation \
-              (ethtool -c) and busy polling (net.core.busy_read) move the rest"
+        Limit::InterruptModeration => format!(
+            "at the {end} end let the interface interrupt at once (ethtool -C DEV adaptive-rx off rx-usecs 0; \
+             gro_flush_timeout 0) or poll (net.core.busy_read), and measure again: if the median stays, it was not that"
+        ),
+        Limit::ReceiverCore => format!(
+            "at the {end} end answer on more cores, or with less work for each request: its thread has no time left"
+        ),
+        Limit::Queue => "find the queue: keep the other traffic below the path's rate, or let requests pass it \
+                         (fq, fq_codel or cake where the slowest link is)"
+            .to_owned(),
+        _ => "compare with the idle path (`explain LOADED IDLE`): what is longer under load is a queue; busy polling \
+              (net.core.busy_read) shortens the rest"
             .to_owned(),
     }
 }
 
 /// Figures of one test.
+#[derive(Clone, Copy)]
 struct Seen<'a> {
     outcome: &'a TestOutcome,
     median_s: f64,
@@ -121,37 +153,6 @@ impl<'a> Seen<'a> {
             min_s: told.latency.min_s,
             transactions: positive(told.transactions_count as f64)?,
         })
-    }
-
-    fn parts(&self) -> Vec<Part> {
-        let ends = [(End::Near, Some(self.outcome.near())), (End::Far, self.outcome.far())];
-        let told = ends.into_iter().filter_map(|(end, report)| Some((end, report?)));
-        told.flat_map(|(end, report)| {
-            [self.waiting(end, report), self.waking(end, report)].into_iter().flatten()
-        })
-        .collect()
-    }
-
-    /// Time that the end's thread waits for a core, per transaction: each one wakes the thread once.
-    fn waiting(&self, end: End, report: &EndReport) -> Option<Part> {
-        let took_s = positive(waiting_s(report, self.transactions)?)?;
-        let name = end_name(end);
-        let text = format!(
-            "the {name} end's thread waits {} for a core after each wake-up",
-            show_seconds(took_s)
-        );
-        Some(Part { limit: Limit::Scheduler, end, took_s, text })
-    }
-
-    /// Wake-up time of the cores that process packets and run threads; each wakes at most once per transaction.
-    fn waking(&self, end: End, report: &EndReport) -> Option<Part> {
-        let took_s = positive(waking_s(report, self.transactions)?)?;
-        let name = end_name(end);
-        let text = format!(
-            "the {name} end's cores take {} to leave their idle states",
-            show_seconds(took_s)
-        );
-        Some(Part { limit: Limit::IdleStates, end, took_s, text })
     }
 }
 

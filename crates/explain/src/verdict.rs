@@ -205,13 +205,25 @@ pub(crate) fn unconfirmed(diagnosis: &Diagnosis) -> Verdict {
         Some((candidate, undecided)) => {
             let why = match undecided {
                 Some(undecided) => format!("not confirmed: {}", undecided.why),
-                None => "not confirmed by an experiment".to_owned(),
+                None => why_untried(diagnosis, candidate),
             };
             let summary = format!("{}; {why}", headline(candidate));
             let confirmation = undecided.and_then(|undecided| undecided.confirmation.clone());
             Verdict { summary, ..of_candidate(diagnosis, candidate, confirmation) }
         }
         None => none_found(diagnosis),
+    }
+}
+
+/// Why a candidate that no experiment was run for is not confirmed.
+fn why_untried(diagnosis: &Diagnosis, candidate: &Candidate) -> String {
+    let is_first = diagnosis.best() == Some(candidate);
+    let separates = |experiment| diagnosis.separates(experiment);
+    match diagnosis.rival() {
+        Some(rival) if is_first && !candidate.experiments.iter().any(separates) => {
+            format!("no experiment tells it from {}", title(rival.limit))
+        }
+        _ => "not confirmed by an experiment".to_owned(),
     }
 }
 
@@ -267,7 +279,7 @@ fn why_behind(behind: usize, other: &Candidate, first: &Candidate) -> String {
 }
 
 /// A limit in a sentence.
-fn title(limit: Limit) -> &'static str {
+pub(crate) fn title(limit: Limit) -> &'static str {
     mechanism::of(limit).map_or(limit.name(), |mechanism| mechanism.page().title)
 }
 

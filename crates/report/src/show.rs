@@ -144,10 +144,11 @@ pub(crate) fn words(name: &str) -> String {
     stem.replace("_per_s", "/s").replace(['_', '-'], " ")
 }
 
-/// `window 4.00 MiB, streams 8`.
+/// `window 4.00 MiB, streams 8`; what was only predicted is no setting.
 pub(crate) fn setting(varied: &BTreeMap<String, f64>) -> String {
     let parts: Vec<String> = varied
         .iter()
+        .filter(|(name, _)| !name.starts_with(results::PREDICTED))
         .map(|(name, value)| format!("{} {}", words(name), Quantity::of(name).show(*value)))
         .collect();
     parts.join(", ")

@@ -59,15 +59,17 @@ pub use placement::{
     PLACEMENT_VERSION, PlacedEnd, PlacedPair, Placement, PlacementError, PlacementFindings,
     RelationFigure, read_placement,
 };
-pub use point::{CONFIRMATION, Estimate, Point, PointOutcome, Summary};
+pub use point::{CONFIRMATION, Estimate, PREDICTED, Point, PointOutcome, Summary};
 pub use reproduction::{LawCheck, PaperFigure, Reproduction};
 pub use setting::SettingChange;
 pub use spec::{
     Direction, End, Protocol, ReceivePath, RequestResponseSpec, SendPath, TestLimit, TestSpec,
-    UdpSpec,
+    UdpSpec, WindowSide,
 };
 pub use stream::{IntervalSample, StreamEnd, TcpSample, TcpSummary, UdpStreamEnd, ZeroCopyShare};
-pub use verdict::{Confirmation, Evidence, HostChange, Limit, NextCeiling, Verdict};
+pub use verdict::{
+    Companion, Confirmation, Evidence, HostChange, Limit, NextCeiling, Rival, Ruling, Verdict,
+};
 pub use window::WindowUse;
 pub use work::{
     FileIoWork, FileLocksWork, FileMetadataWork, FramesWork, MessagesWork, SearchWork, Work, Worker,

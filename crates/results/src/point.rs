@@ -15,7 +15,8 @@ pub struct Point {
     /// Experiment it belongs to: `single-stream`, `multi-stream`, `bidirectional`, `udp`,
     /// `round-trip`, `window-sweep`, `confirm:<limit>`, or a reproduction's own name.
     pub experiment: String,
-    /// What was varied: name with unit → value, e.g. `window_bytes` → 4194304.
+    /// What was varied: name with unit → value, e.g. `window_bytes` → 4194304. Of an experiment on a verdict also what
+    /// it predicted before the experiment ran: `predicted_low_bits_per_s`, `predicted_high_bits_per_s`.
     #[serde(default)]
     pub varied: BTreeMap<String, f64>,
     /// Repeat number, from 0.
@@ -46,6 +47,9 @@ pub enum PointOutcome {
 
 /// What the names of experiments begin with that put a verdict to the test; the limit's name follows.
 pub const CONFIRMATION: &str = "confirm:";
+
+/// What the names in [`Point::varied`] begin with that hold what was predicted of an experiment before it ran.
+pub const PREDICTED: &str = "predicted_";
 
 impl From<TestOutcome> for PointOutcome {
     fn from(outcome: TestOutcome) -> Self {

@@ -65,6 +65,16 @@ pub enum ReceivePath {
     Zerocopy,
 }
 
+/// A side of a stream with a socket buffer of its own for the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WindowSide {
+    /// The sender's send buffer.
+    Sender,
+    /// The receiver's receive buffer, and with it the window that it advertises.
+    Receiver,
+}
+
 /// When a test ends.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -120,6 +130,9 @@ pub struct TestSpec {
     /// Socket buffers to ask for at both ends; absent: the kernel tunes them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub window_bytes: Option<u64>,
+    /// The side whose socket buffers `window_bytes` sets, of TCP; absent: both.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub window_side: Option<WindowSide>,
     /// `TCP_MAXSEG`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mss_bytes: Option<u32>,
@@ -178,6 +191,18 @@ pub struct TestSpec {
 }
 
 impl TestSpec {
+    /// The size to ask for of the receive buffers, bytes; `None`: the kernel tunes them.
+    #[must_use]
+    pub fn receive_window_bytes(&self) -> Option<u64> {
+        self.window_bytes.filter(|_| self.window_side != Some(WindowSide::Sender))
+    }
+
+    /// The size to ask for of the send buffers, bytes; `None`: the kernel tunes them.
+    #[must_use]
+    pub fn send_window_bytes(&self) -> Option<u64> {
+        self.window_bytes.filter(|_| self.window_side != Some(WindowSide::Receiver))
+    }
+
     /// One TCP stream near to far for 10 seconds, everything else at its default.
     #[must_use]
     pub fn tcp() -> Self {
@@ -190,6 +215,7 @@ impl TestSpec {
             interval_s: 1.0,
             block_bytes: None,
             window_bytes: None,
+            window_side: None,
             mss_bytes: None,
             congestion_control: None,
             dscp: None,

@@ -39,6 +39,8 @@ pub enum Limit {
     Scheduler,
     /// A control group's processor quota (`cpu.max`): its threads are stopped for part of each period.
     CpuQuota,
+    /// The hypervisor takes the core away from the guest (steal).
+    Steal,
     /// Cores fall asleep between packets and take time to wake.
     IdleStates,
     /// Cores run below their highest clock.
@@ -83,13 +85,19 @@ pub enum Limit {
     StorageServer,
     /// A core of a file system's client.
     ClientCore,
+    /// Interrupt moderation: an interface waits before it interrupts, and each round trip with it.
+    InterruptModeration,
+    /// Requests or packets wait in a queue under load, behind others.
+    Queue,
+    /// The path loses full segments and does not say that they are too large; small packets pass.
+    MtuBlackHole,
     /// Nothing measured explains the figure.
     NoneFound,
 }
 
 impl Limit {
     /// Every limit of a path, in the order of the documentation.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::ReceiveWindow,
         Self::SendBuffer,
         Self::Loss,
@@ -103,6 +111,7 @@ impl Limit {
         Self::ReceivingApplication,
         Self::Scheduler,
         Self::CpuQuota,
+        Self::Steal,
         Self::IdleStates,
         Self::CpuFrequency,
         Self::Placement,
@@ -127,6 +136,10 @@ impl Limit {
     pub const OF_FILES: [Self; 5] =
         [Self::FileCache, Self::Gateway, Self::FewFlows, Self::StorageServer, Self::ClientCore];
 
+    /// Every limit that is told by an account of its own instead of being weighed against the others: of round trips, and
+    /// of transfers of which nothing arrives.
+    pub const OF_ACCOUNTS: [Self; 3] = [Self::InterruptModeration, Self::Queue, Self::MtuBlackHole];
+
     /// The name in JSON and on the terminal.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -144,6 +157,7 @@ impl Limit {
             Self::ReceivingApplication => "receiving-application",
             Self::Scheduler => "scheduler",
             Self::CpuQuota => "cpu-quota",
+            Self::Steal => "steal",
             Self::IdleStates => "idle-states",
             Self::CpuFrequency => "cpu-frequency",
             Self::Placement => "placement",
@@ -166,6 +180,9 @@ impl Limit {
             Self::FewFlows => "few-flows",
             Self::StorageServer => "storage-server",
             Self::ClientCore => "client-core",
+            Self::InterruptModeration => "interrupt-moderation",
+            Self::Queue => "queue",
+            Self::MtuBlackHole => "mtu-black-hole",
             Self::NoneFound => "none-found",
         }
     }
@@ -218,7 +235,7 @@ pub struct Evidence {
 }
 
 /// The experiment that tried to refute the verdict.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Confirmation {
     /// What was changed, in words: `window 4.00 MiB -> 8.00 MiB`.
     pub change: String,
@@ -230,6 +247,74 @@ pub struct Confirmation {
     pub after_bits_per_s: f64,
     /// The outcome, in words.
     pub outcome: String,
+    /// Lowest throughput that the limit predicted before the experiment ran, bit/s; absent in files of older
+    /// versions, and where a share of datagrams or losses was predicted instead.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub predicted_low_bits_per_s: Option<f64>,
+    /// Highest throughput that it predicted, bit/s.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub predicted_high_bits_per_s: Option<f64>,
+    /// What the outcome says of the limit; absent in files of older versions.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ruling: Option<Ruling>,
+    /// The second candidate, and what it predicts for the same change; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rival: Option<Rival>,
+    /// What else the limit predicted of its experiments. One that failed keeps it from being confirmed.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub companions: Vec<Companion>,
+}
+
+/// What the outcome of an experiment says of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Ruling {
+    /// As the limit predicts, and not as the second candidate does; all that it predicts besides holds.
+    Confirmed,
+    /// Outside of what the limit predicts.
+    Refuted,
+    /// The change was not made, the noise is larger than its effect, the second candidate predicts the same, or
+    /// something else that the limit predicts failed.
+    Inconclusive,
+}
+
+impl Ruling {
+    /// The word in JSON and on the terminal.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Refuted => "refuted",
+            Self::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+/// What the second candidate predicts for an experiment on the first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rival {
+    /// The second candidate.
+    pub limit: Limit,
+    /// Lowest throughput that it predicts, bit/s; absent if it predicts other things than a rate, or nothing.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub low_bits_per_s: Option<f64>,
+    /// Highest throughput that it predicts, bit/s.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub high_bits_per_s: Option<f64>,
+    /// Whether the two predictions exclude each other, so that the outcome decides between them.
+    pub is_separate: bool,
+}
+
+/// Something else that a limit predicts of an experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Companion {
+    /// What was predicted, in words.
+    pub predicted: String,
+    /// What was measured, in words.
+    pub measured: String,
+    /// Whether it came as predicted.
+    pub holds: bool,
 }
 
 /// The next bottleneck if the binding limit were lifted.

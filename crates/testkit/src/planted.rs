@@ -2,6 +2,7 @@
 
 pub mod bed;
 pub mod cases;
+pub mod drawn;
 pub mod families;
 pub mod modelled;
 pub mod recorded;

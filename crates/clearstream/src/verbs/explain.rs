@@ -23,6 +23,7 @@ use crate::verdict_text::{self, Detail};
     clearstream explain before.json --after after.json    does the change confirm the verdict?\n  \
     clearstream explain io.json --after io-later.json     did it make the file system faster?\n  \
     clearstream explain flow.pcap\n  clearstream explain udp-at-100m.json udp-at-50m.json\n  \
+    clearstream explain requests-loaded.json requests-idle.json\n  \
     iperf3 -c geneva -J | clearstream explain -\n\n\
     Nothing is measured: the verdict rests on the file, including experiments recorded in it. Files\n\
     of other programs are read as well, with a note on what they cannot show: `iperf3 -J`, a packet\n\
@@ -34,7 +35,8 @@ pub(crate) struct ExplainArgs {
     /// reads standard input.
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
-    /// UDP tests of the same path at other rates: two rates tell a rate limit from random loss.
+    /// UDP tests of the same path at other rates: two rates tell a rate limit from random loss. Or requests and answers
+    /// over the same path with less load: what is longer under load waits in a queue.
     #[arg(value_name = "MORE", conflicts_with = "after")]
     more: Vec<PathBuf>,
     /// The same test after the change that the verdict advises: what changed between the files, and
@@ -85,8 +87,8 @@ enum After<'a> {
 
 pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
     let mut results = foreign::load(&args.results)?;
-    for more in &args.more {
-        results.points.extend(rates_of(&args.results, &results, more)?);
+    for (more, number) in args.more.iter().zip(1_u32..) {
+        results.points.extend(more_of(&args.results, &results, more, number)?);
     }
     check_work(&args.results, &results)?;
     if args.symptoms {
@@ -177,9 +179,33 @@ fn no_common_phase() -> VerbError {
     )
 }
 
-/// The points of a further file, if both files hold UDP tests only.
-fn rates_of(path: &Path, results: &Results, more: &Path) -> Result<Vec<Point>, VerbError> {
+/// The points of a further file: of UDP at another rate, or of requests and answers under another load.
+fn more_of(
+    path: &Path,
+    results: &Results,
+    more: &Path,
+    number: u32,
+) -> Result<Vec<Point>, VerbError> {
     let added = foreign::load(more)?;
+    let is_round_trip = |point: &Point| matches!(point.work, Work::RoundTrips(_));
+    let both = || results.points.iter().chain(&added.points);
+    if !added.points.is_empty() && both().all(is_round_trip) {
+        let mut points = added.points;
+        for point in &mut points {
+            point.varied.insert(explain::FILE.to_owned(), f64::from(number));
+        }
+        return Ok(points);
+    }
+    rates_of(path, results, more, added)
+}
+
+/// The points of a further file, if both files hold UDP tests only.
+fn rates_of(
+    path: &Path,
+    results: &Results,
+    more: &Path,
+    added: Results,
+) -> Result<Vec<Point>, VerbError> {
     let is_udp = |point: &Point| matches!(point.work, Work::Datagrams(_));
     for (path, points) in [(path, &results.points), (more, &added.points)] {
         if points.is_empty() || !points.iter().all(is_udp) {

@@ -358,7 +358,7 @@ fn a_verdict_counts_as_confirmed_only_by_its_experiment() {
             predicted_bits_per_s: 1.0,
             before_bits_per_s: 1.0,
             after_bits_per_s: 1.0,
-            outcome: String::new(),
+            ..Confirmation::default()
         }),
         next: None,
         advice: Vec::new(),

@@ -1,14 +1,16 @@
 //! The outcome of one experiment, by its rule.
 
+mod companions;
 mod datagrams;
 
-use results::{Confirmation, End, Estimate, Point, PointOutcome};
+use results::{Companion, Confirmation, End, Estimate, Limit, Point, PointOutcome, Rival, Ruling};
 use units::{show_bit_rate, show_byte_size};
 
 use crate::change::Change;
-use crate::experiment::{Experiment, Rule};
+use crate::experiment::{Experiment, Prediction, Rule};
 use crate::numbers::{middle, percent, positive, ratio};
 use crate::observed::{granted_bytes, repeats_of};
+use crate::verdict::title;
 
 /// Processor time that an end's threads used per byte they moved, seconds.
 fn cost_s_per_byte(point: &Point, end: End) -> Option<f64> {
@@ -41,6 +43,16 @@ fn wanted_over_had(point: &Point, end: End) -> Option<f64> {
     ratio(ran_s + waited_s, ran_s)
 }
 
+/// Whether an end sends the data; `None` if it reported no stream.
+fn sends(point: &Point, end: End) -> Option<bool> {
+    let outcome = point.measured()?;
+    let report = match end {
+        End::Near => Some(outcome.near()),
+        End::Far => outcome.far(),
+    };
+    Some(report?.streams.first()?.sending)
+}
+
 /// Payload of the sender's segments, bytes.
 fn segment_bytes(point: &Point) -> Option<f64> {
     let outcome = point.measured()?;
@@ -63,13 +75,6 @@ fn retransmit_share(point: &Point) -> Option<f64> {
     Some(again / (again + sent))
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Confirmed,
-    Refuted,
-    Undecided,
-}
-
 /// An experiment with its measurements.
 pub(super) struct Trial<'a> {
     pub(super) experiment: &'a Experiment,
@@ -79,14 +84,42 @@ pub(super) struct Trial<'a> {
     pub(super) judged: Vec<&'a Point>,
 }
 
-pub(super) struct Ruling {
-    pub(super) outcome: Outcome,
+pub(super) struct Told {
+    pub(super) outcome: Ruling,
     pub(super) predicted_bits_per_s: f64,
     pub(super) after_bits_per_s: Option<f64>,
     pub(super) text: String,
+    /// Lowest and highest throughput that was predicted, bit/s, where it was bounded.
+    pub(super) interval: Interval,
 }
 
-impl Ruling {
+/// Bounds of a prediction, bit/s.
+type Interval = (Option<f64>, Option<f64>);
+
+impl Told {
+    /// The same beside what the second candidate predicts and what else the limit predicted: as predicted is not
+    /// enough where the other limit predicts the same, or something else failed.
+    pub(super) fn beside(
+        mut self,
+        rival: Option<&Rival>,
+        companions: &[Companion],
+        limit: Limit,
+    ) -> Self {
+        if self.outcome != Ruling::Confirmed {
+            return self;
+        }
+        if let Some(failed) = companions.iter().find(|companion| !companion.holds) {
+            self.outcome = Ruling::Inconclusive;
+            let Companion { predicted, measured, .. } = failed;
+            self.text += &format!("; but it predicts also: {predicted}; measured {measured}");
+        } else if let Some(rival) = rival.filter(|rival| !rival.is_separate) {
+            self.outcome = Ruling::Inconclusive;
+            let (one, other) = (title(limit), title(rival.limit));
+            self.text += &format!("; {one} or {other}, not told apart: both predict that");
+        }
+        self
+    }
+
     /// The outcome in the form that verdicts store; `None` if the experiment measured nothing.
     pub(super) fn confirmation(
         &self,
@@ -99,6 +132,10 @@ impl Ruling {
             before_bits_per_s: before.median,
             after_bits_per_s: self.after_bits_per_s?,
             outcome: self.text.clone(),
+            predicted_low_bits_per_s: self.interval.0,
+            predicted_high_bits_per_s: self.interval.1,
+            ruling: Some(self.outcome),
+            ..Confirmation::default()
         })
     }
 }
@@ -113,7 +150,7 @@ const COST_FACTOR_MIN: f64 = 1.2;
 const FOLLOWS: f64 = 0.25;
 
 impl Trial<'_> {
-    pub(super) fn ruling(&self) -> Ruling {
+    pub(super) fn ruling(&self) -> Told {
         let expected = self.experiment.predicted.expected_bits_per_s;
         let Some(after) = self.after() else {
             return self.undecided(None, format!("the experiment failed ({})", self.failure()));
@@ -178,38 +215,38 @@ impl Trial<'_> {
         ratio(after.median, self.before.median).unwrap_or(0.0) - 1.0
     }
 
-    fn lifts(&self, after: &Estimate) -> Outcome {
+    fn lifts(&self, after: &Estimate) -> Ruling {
         let (gain, noise) = (self.gain(after), self.noise(after));
         if gain > noise {
-            Outcome::Confirmed
+            Ruling::Confirmed
         } else if noise > 0.3 {
-            Outcome::Undecided
+            Ruling::Inconclusive
         } else {
-            Outcome::Refuted
+            Ruling::Refuted
         }
     }
 
-    fn eases(&self, after: &Estimate) -> Outcome {
-        if self.gain(after) > self.noise(after) { Outcome::Confirmed } else { Outcome::Undecided }
+    fn eases(&self, after: &Estimate) -> Ruling {
+        if self.gain(after) > self.noise(after) { Ruling::Confirmed } else { Ruling::Inconclusive }
     }
 
-    fn scales(&self, after: &Estimate) -> Outcome {
+    fn scales(&self, after: &Estimate) -> Ruling {
         let (gain, noise) = (self.gain(after), self.noise(after));
         let reached = after.median >= self.experiment.predicted.low_bits_per_s;
         match (gain > noise, reached) {
-            (true, true) => Outcome::Confirmed,
+            (true, true) => Ruling::Confirmed,
             // More than noise, less than predicted: the change lifted another limit too.
-            (true, false) => Outcome::Undecided,
-            (false, _) => Outcome::Refuted,
+            (true, false) => Ruling::Inconclusive,
+            (false, _) => Ruling::Refuted,
         }
     }
 
-    fn stays(&self, after: &Estimate) -> Outcome {
+    fn stays(&self, after: &Estimate) -> Ruling {
         let above = after.median > self.experiment.predicted.high_bits_per_s;
         if above && self.gain(after) > self.noise(after) {
-            Outcome::Refuted
+            Ruling::Refuted
         } else {
-            Outcome::Confirmed
+            Ruling::Confirmed
         }
     }
 
@@ -219,7 +256,7 @@ impl Trial<'_> {
         after: &Estimate,
         what: &str,
         read: impl Fn((Option<f64>, Option<f64>)) -> Option<f64>,
-    ) -> Ruling {
+    ) -> Told {
         let Change::Window { from_bytes, to_bytes, .. } = self.experiment.change else {
             return self.told(
                 self.lifts(after),
@@ -254,13 +291,20 @@ impl Trial<'_> {
         } else {
             let follows = ((gain + 1.0) / granted - 1.0).abs() <= FOLLOWS + noise;
             match (follows, gain < -noise) {
-                (true, true) => Outcome::Confirmed,
+                (true, true) => Ruling::Confirmed,
                 // A fall within the noise could as well be none.
-                (true, false) => Outcome::Undecided,
-                (false, _) => Outcome::Refuted,
+                (true, false) => Ruling::Inconclusive,
+                (false, _) => Ruling::Refuted,
             }
         };
         let mut ruling = self.told(outcome, after, expected);
+        // Registered as a proportion, because the kernel decides what it grants.
+        let tolerance = FOLLOWS + noise;
+        ruling.interval = if granted > 1.0 {
+            (Some(before * (1.0 + noise)), None)
+        } else {
+            (Some(expected * (1.0 - tolerance)), Some(expected * (1.0 + tolerance)))
+        };
         if let Some(sizes) = sizes {
             ruling.text += &format!("; {sizes}");
         }
@@ -268,7 +312,7 @@ impl Trial<'_> {
     }
 
     /// Whether throughput falls as the processor time of a byte rises.
-    fn follows_cost(&self, after: &Estimate, end: End) -> Ruling {
+    fn follows_cost(&self, after: &Estimate, end: End) -> Told {
         let before_s = self.middle_before(|point| cost_s_per_byte(point, end));
         let after_s = middle(self.points.iter().filter_map(|point| cost_s_per_byte(point, end)));
         let Some(factor) = after_s.zip(before_s).and_then(|(after, before)| ratio(after, before))
@@ -287,11 +331,16 @@ impl Trial<'_> {
         let follows = 1.0 - tolerance..=wanted * (1.0 + tolerance);
         // A fall within the noise could as well be none.
         let outcome = match (follows.contains(&(kept * factor)), kept < 1.0 - noise) {
-            (true, true) => Outcome::Confirmed,
-            (false, false) => Outcome::Refuted,
-            _ => Outcome::Undecided,
+            (true, true) => Ruling::Confirmed,
+            (false, false) => Ruling::Refuted,
+            _ => Ruling::Inconclusive,
         };
         let mut ruling = self.told(outcome, after, self.before.median / factor);
+        let in_proportion = self.before.median / factor;
+        ruling.interval = (
+            Some(in_proportion * (1.0 - tolerance)),
+            Some(in_proportion * wanted * (1.0 + tolerance)),
+        );
         ruling.text += &format!("; processor time per byte {factor:.2}-fold");
         if wanted > 1.0 + FOLLOWS {
             let most = show_bit_rate(self.before.median / factor * wanted);
@@ -301,7 +350,7 @@ impl Trial<'_> {
     }
 
     /// Whether throughput falls as each byte costs more packets.
-    fn follows_packets(&self, after: &Estimate) -> Ruling {
+    fn follows_packets(&self, after: &Estimate) -> Told {
         let Change::SmallerSegments { from_bytes, to_bytes } = self.experiment.change else {
             let text = "the experiment changed no segments".to_owned();
             return self.undecided(Some(after.median), text);
@@ -310,14 +359,14 @@ impl Trial<'_> {
         let (kept, noise) = (self.gain(after) + 1.0, self.noise(after));
         // The cost of copying a byte is unchanged, so throughput falls at most in proportion to the packets.
         let follows = kept < 1.0 - 0.4 * (1.0 - 1.0 / factor) && kept < 1.0 - noise;
-        let outcome = if follows { Outcome::Confirmed } else { Outcome::Undecided };
+        let outcome = if follows { Ruling::Confirmed } else { Ruling::Inconclusive };
         let mut ruling = self.told(outcome, after, self.before.median / factor);
         ruling.text += &format!("; packets per byte {factor:.1}-fold");
         ruling
     }
 
     /// Whether throughput falls as predicted once segments are smaller.
-    fn follows_segments(&self, after: &Estimate) -> Ruling {
+    fn follows_segments(&self, after: &Estimate) -> Told {
         let before_bytes = self.middle_before(segment_bytes);
         let after_bytes = middle(self.points.iter().filter_map(segment_bytes));
         let made = after_bytes.zip(before_bytes).and_then(|(after, before)| ratio(after, before));
@@ -329,9 +378,9 @@ impl Trial<'_> {
         let falls = self.gain(after) < -self.noise(after);
         let within = (predicted.low_bits_per_s..=predicted.high_bits_per_s).contains(&after.median);
         let outcome = match (falls, within) {
-            (true, true) => Outcome::Confirmed,
-            (false, _) => Outcome::Refuted,
-            (true, false) => Outcome::Undecided,
+            (true, true) => Ruling::Confirmed,
+            (false, _) => Ruling::Refuted,
+            (true, false) => Ruling::Inconclusive,
         };
         let mut ruling = self.told(outcome, after, predicted.expected_bits_per_s);
         ruling.text += &format!(
@@ -343,7 +392,7 @@ impl Trial<'_> {
     }
 
     /// Whether losses go away when packets are paced at about the same throughput.
-    fn calms(&self, after: &Estimate) -> Ruling {
+    fn calms(&self, after: &Estimate) -> Told {
         let before = self.middle_before(retransmit_share);
         let later = middle(self.points.iter().filter_map(retransmit_share));
         let Some((before, later)) = before.zip(later) else {
@@ -352,11 +401,11 @@ impl Trial<'_> {
         };
         let held = after.median >= self.experiment.predicted.low_bits_per_s;
         let outcome = if later <= 0.35 * before && held {
-            Outcome::Confirmed
+            Ruling::Confirmed
         } else if later >= 0.8 * before && held {
-            Outcome::Refuted
+            Ruling::Refuted
         } else {
-            Outcome::Undecided
+            Ruling::Inconclusive
         };
         let expected = self.experiment.predicted.expected_bits_per_s;
         let mut ruling = self.told(outcome, after, expected);
@@ -409,7 +458,7 @@ impl Trial<'_> {
         reasons.next_back().unwrap_or("it measured nothing")
     }
 
-    fn told(&self, outcome: Outcome, after: &Estimate, predicted: f64) -> Ruling {
+    fn told(&self, outcome: Ruling, after: &Estimate, predicted: f64) -> Told {
         let text = format!(
             "{} -> {} ({}{}), predicted {}; noise {}",
             show_bit_rate(self.before.median),
@@ -419,17 +468,42 @@ impl Trial<'_> {
             show_bit_rate(predicted),
             percent(self.noise(after))
         );
-        Ruling {
+        Told {
             outcome,
             predicted_bits_per_s: predicted,
             after_bits_per_s: Some(after.median),
             text,
+            interval: self.interval(),
         }
     }
 
-    fn undecided(&self, after_bits_per_s: Option<f64>, text: String) -> Ruling {
+    fn undecided(&self, after_bits_per_s: Option<f64>, text: String) -> Told {
         let predicted_bits_per_s = self.experiment.predicted.expected_bits_per_s;
-        Ruling { outcome: Outcome::Undecided, predicted_bits_per_s, after_bits_per_s, text }
+        let interval = self.interval();
+        Told {
+            outcome: Ruling::Inconclusive,
+            predicted_bits_per_s,
+            after_bits_per_s,
+            text,
+            interval,
+        }
+    }
+
+    /// The bounds by which the rule judges throughput; a lifted limit's gain has no upper bound, because it ends at the
+    /// next limit.
+    fn interval(&self) -> Interval {
+        let Prediction { low_bits_per_s: low, high_bits_per_s: high, .. } =
+            self.experiment.predicted;
+        match self.experiment.rule {
+            Rule::Lifts | Rule::Eases | Rule::Scales => (Some(low), None),
+            Rule::Stays | Rule::Saturates => (None, Some(high)),
+            Rule::FollowsPackets | Rule::FollowsSegments | Rule::Calms => (Some(low), Some(high)),
+            Rule::FollowsCost(_)
+            | Rule::FollowsReceiveWindow
+            | Rule::FollowsSendBuffer
+            | Rule::Reorders { .. }
+            | Rule::Loses { .. } => (None, None),
+        }
     }
 }
 
@@ -466,7 +540,7 @@ mod tests {
     }
 
     /// What the experiment "a byte costs ten times as much" says.
-    fn dearer(before: (f64, f64), after: (f64, f64, f64)) -> Outcome {
+    fn dearer(before: (f64, f64), after: (f64, f64, f64)) -> Ruling {
         let judged = point(10e9, before.0, before.1);
         let points = [point(after.0, after.1, after.2)];
         let experiment = Experiment {
@@ -479,6 +553,37 @@ mod tests {
         let trial =
             Trial { experiment: &experiment, before, points: &points, judged: vec![&judged] };
         trial.ruling().outcome
+    }
+
+    #[test]
+    fn what_the_second_candidate_predicts_as_well_confirms_nothing() {
+        let told = || Told {
+            outcome: Ruling::Confirmed,
+            predicted_bits_per_s: 1e9,
+            after_bits_per_s: Some(1e9),
+            text: "as predicted".to_owned(),
+            interval: (None, None),
+        };
+        let rival = |is_separate| Rival {
+            limit: Limit::ReceiverCore,
+            low_bits_per_s: None,
+            high_bits_per_s: None,
+            is_separate,
+        };
+        let failed =
+            Companion { predicted: "more".to_owned(), measured: "less".to_owned(), holds: false };
+        let word = |rival: Option<&Rival>, companions: &[Companion]| {
+            let told = told().beside(rival, companions, Limit::SenderCore);
+            (told.outcome, told.text)
+        };
+        assert_eq!(word(None, &[]).0, Ruling::Confirmed);
+        assert_eq!(word(Some(&rival(true)), &[]).0, Ruling::Confirmed);
+        let (outcome, text) = word(Some(&rival(false)), &[]);
+        assert_eq!(outcome, Ruling::Inconclusive);
+        assert!(text.contains("the sending core or the receiving core, not told apart"), "{text}");
+        let (outcome, text) = word(None, &[failed]);
+        assert_eq!(outcome, Ruling::Inconclusive);
+        assert!(text.contains("predicts also: more; measured less"), "{text}");
     }
 
     #[test]
@@ -497,21 +602,21 @@ mod tests {
             let judged = vec![&judged];
             Trial { experiment: &experiment, before, points: &points, judged }.ruling().outcome
         };
-        assert_eq!(outcome(9.5e9, 10.5e9), Outcome::Confirmed);
-        assert_eq!(outcome(1.5e9, 21e9), Outcome::Undecided);
+        assert_eq!(outcome(9.5e9, 10.5e9), Ruling::Confirmed);
+        assert_eq!(outcome(1.5e9, 21e9), Ruling::Inconclusive);
     }
 
     #[test]
     fn a_thread_that_waited_for_its_core_may_have_more_of_it_once_others_have_less_to_do() {
         // A full core: ten times the cost, a tenth of the throughput.
-        assert_eq!(dearer((0.95, 0.0), (1e9, 0.95, 0.0)), Outcome::Confirmed);
+        assert_eq!(dearer((0.95, 0.0), (1e9, 0.95, 0.0)), Ruling::Confirmed);
         // Half of it was taken by others, who then had less to do.
-        assert_eq!(dearer((0.46, 0.43), (1.5e9, 0.69, 0.3)), Outcome::Confirmed);
+        assert_eq!(dearer((0.46, 0.43), (1.5e9, 0.69, 0.3)), Ruling::Confirmed);
         // The demo's: 29% ran, 29% waited; all of what it waited for and a fifth more.
-        assert_eq!(dearer((0.29, 0.29), (1.41e9, 0.69, 0.3)), Outcome::Confirmed);
+        assert_eq!(dearer((0.29, 0.29), (1.41e9, 0.69, 0.3)), Ruling::Confirmed);
         // Nobody was in its way, and it could run twice as long: it was not the core.
-        assert_eq!(dearer((0.46, 0.0), (2e9, 0.92, 0.0)), Outcome::Undecided);
+        assert_eq!(dearer((0.46, 0.0), (2e9, 0.92, 0.0)), Ruling::Inconclusive);
         // It costs as much and nothing was lost.
-        assert_eq!(dearer((0.09, 0.0), (10e9, 0.9, 0.0)), Outcome::Refuted);
+        assert_eq!(dearer((0.09, 0.0), (10e9, 0.9, 0.0)), Ruling::Refuted);
     }
 }

@@ -3,8 +3,9 @@
 use results::{Ceiling, CeilingLink, Limit};
 use units::show_bit_rate;
 
-use super::cores::cpu_weight;
-use super::shaper::{plateau, plateau_evidence, stays};
+use super::plateau::{plateau, plateau_evidence};
+use super::processor::processor_binds;
+use super::trials::stays;
 use crate::advice::Advice;
 use crate::ceilings::ceilings;
 use crate::experiment::Experiment;
@@ -146,8 +147,9 @@ impl Mechanism for MemoryBandwidth {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = hungrier(seen);
         let traffic = traffic_bytes_per_s(host);
-        let weight =
-            signs::INDIRECT * cpu_weight(seen, host) * hosts::MEMORY_EXCESS.of(excess(seen, host));
+        let weight = signs::INDIRECT
+            * processor_binds(seen, host)
+            * hosts::MEMORY_EXCESS.of(excess(seen, host));
         Opinion {
             weight,
             doubt: None,

@@ -3,7 +3,9 @@
 use results::{Limit, TestLimit};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
-use super::{drops, interrupt_core, more_streams, several_streams, several_words, signals};
+use super::losses::{marks, own_drops_bind};
+use super::packet_core::packet_core_full;
+use super::{more_streams, several_streams, several_words};
 use crate::advice::Advice;
 use crate::ceiling::{is_disproved, window_ceiling};
 use crate::change::Change;
@@ -67,12 +69,12 @@ impl Mechanism for CongestionControl {
             .unless(seen.hosts_full(), 1.0, weighing::HOSTS_FULL)
             .unless(seen.queue(), 1.0, weighing::QUEUE)
             .unless(
-                drops::own_drops_bind(seen).max(signals::marks(seen)),
+                own_drops_bind(seen).max(marks(seen)),
                 path::CWND_OTHER_CAUSE,
                 "marks or drops of the sender's own queue hold the window down",
             )
             .unless(
-                interrupt_core::weight(seen),
+                packet_core_full(seen),
                 path::CWND_OTHER_CAUSE,
                 "the core that takes the packets has no time left",
             );

@@ -3,14 +3,16 @@
 use results::{End, Limit, ReceivePath, SendPath};
 
 use super::causes::other_reason;
+use super::processor::processor_binds;
+use super::trials::dearer;
 use super::{lifted, more_streams, several_streams};
 use crate::advice::Advice;
 use crate::change::Change;
-use crate::experiment::{Experiment, Prediction, Rule};
+use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::percent;
 use crate::observed::{HostView, Observed, end_name};
-use crate::thresholds::{Fitted, hosts, path, predictions};
+use crate::thresholds::{hosts, predictions};
 
 #[derive(Debug)]
 pub(crate) struct SenderCore;
@@ -47,7 +49,7 @@ impl Mechanism for SenderCore {
             seen,
             own,
             other,
-            sender_weight(seen) * (1.0 - hosts::OTHER_REASON * other_reason(seen, own)),
+            processor_binds(seen, own) * (1.0 - hosts::OTHER_REASON * other_reason(seen, own)),
         )
     }
 
@@ -100,7 +102,7 @@ impl Mechanism for ReceiverCore {
             seen,
             own,
             other,
-            receiver_weight(seen) * (1.0 - hosts::OTHER_REASON * other_reason(seen, own)),
+            processor_binds(seen, own) * (1.0 - hosts::OTHER_REASON * other_reason(seen, own)),
         )
     }
 
@@ -118,50 +120,6 @@ impl Mechanism for ReceiverCore {
             Advice::of(several_streams(seen), "use several streams on several cores"),
         ]
     }
-}
-
-/// Confidence, 0 to 1, that the processor time of an end's threads binds, for whatever reason.
-pub(super) fn cpu_weight(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
-    if host.end == seen.sender.end { sender_weight(seen) } else { receiver_weight(seen) }
-}
-
-/// Experiments that show whether an end's processor time binds, for whatever reason.
-pub(super) fn cpu_experiments(
-    limit: Limit,
-    seen: &Observed<'_>,
-    host: &HostView<'_>,
-) -> Vec<Experiment> {
-    dearer(limit, seen, host.end).into_iter().collect()
-}
-
-fn sender_weight(seen: &Observed<'_>) -> f64 {
-    let (own, other) = (&seen.sender, &seen.receiver);
-    let held_back = seen.receive_window_share().max(seen.flow.send_buffer_share.unwrap_or(0.0));
-    let reader_is_slower = other.starved().unwrap_or(0.0) * seen.receiver_fullness().unwrap_or(0.0);
-    let full = own.starved().unwrap_or_else(|| hosts::CORE_WITHOUT_THREAD * core_full(own));
-    full * (1.0 - hosts::HELD_BACK_SENDER * held_back)
-        * (1.0 - hosts::SLOWER_END * reader_is_slower)
-        * (1.0 - own_choice(own))
-}
-
-fn receiver_weight(seen: &Observed<'_>) -> f64 {
-    let (own, other) = (&seen.receiver, &seen.sender);
-    let fullness = seen.receiver_fullness();
-    let full = own.starved().unwrap_or_else(|| {
-        // Unread data and a full core, but it is unknown whose work fills the core.
-        hosts::CORE_WITHOUT_THREAD
-            * core_full(own)
-            * seen.fit[Fitted::SlowReader].of(fullness.unwrap_or(0.0))
-    });
-    let feeder_is_slower =
-        other.starved().unwrap_or(0.0) * (1.0 - fullness.unwrap_or(hosts::FULLNESS_UNKNOWN));
-    let by_thread = full * (1.0 - hosts::SLOWER_END * feeder_is_slower) * (1.0 - own_choice(own));
-    // The socket is full although the reader never paused: the reader is scheduled too late or too briefly.
-    let by_queue = seen.fit[Fitted::SlowReader].of(fullness.unwrap_or(0.0))
-        * path::HELD_BY_READER.of(seen.receive_window_share())
-        * own.busy_share().map_or(0.0, |busy| hosts::QUEUE_BUSY.of(busy))
-        * (1.0 - own_choice(own));
-    by_thread.max(by_queue)
 }
 
 fn opinion(
@@ -237,16 +195,6 @@ fn by_exhaustion(seen: &Observed<'_>, own: &HostView<'_>, other: &HostView<'_>) 
         * (1.0 - hosts::OTHER_REASON * other_reason(seen, own))
 }
 
-/// Confidence, 0 to 1, that the core its thread ran on has no time left.
-fn core_full(host: &HostView<'_>) -> f64 {
-    host.core.map_or(0.0, |core| hosts::CORE_IDLE.not(core.idle))
-}
-
-/// Confidence, 0 to 1, that its application pauses by choice; the core then has time.
-fn own_choice(host: &HostView<'_>) -> f64 {
-    hosts::OWN_PAUSES.of(host.application_idle_share.unwrap_or(0.0))
-}
-
 fn experiments(
     limit: Limit,
     seen: &Observed<'_>,
@@ -288,20 +236,6 @@ fn experiments(
     experiments
 }
 
-fn dearer(limit: Limit, seen: &Observed<'_>, end: End) -> Option<Experiment> {
-    let rate = seen.rate();
-    seen.spec.block_bytes.is_none().then(|| Experiment {
-        limit,
-        change: Change::Block { to_bytes: DEARER_BLOCK_BYTES },
-        predicted: Prediction::new(
-            rate * predictions::DEARER_LOW,
-            rate * predictions::DEARER_EXPECTED,
-            rate * predictions::DEARER_HIGH,
-        ),
-        rule: Rule::FollowsCost(end),
-    })
-}
-
 /// Describes the other work of the core, if it is considerable: `; softirq takes 40% of its core`.
 fn work_text(host: &HostView<'_>) -> String {
     let Some(core) = &host.core else { return String::new() };
@@ -316,9 +250,6 @@ fn work_text(host: &HostView<'_>) -> String {
     }
     text
 }
-
-/// Block size at which system calls cost about as much as copying, yet still large enough for a transfer.
-const DEARER_BLOCK_BYTES: u64 = 8 << 10;
 
 /// Where the end's thread should run.
 fn placement(host: &HostView<'_>) -> Advice {

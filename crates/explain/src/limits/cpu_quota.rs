@@ -3,7 +3,7 @@
 use results::{CpuQuota as Quota, Limit};
 use units::show_seconds;
 
-use super::cores::cpu_experiments;
+use super::trials::cpu_experiments;
 use crate::advice::Advice;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};

@@ -5,12 +5,12 @@ use settings::RootQdisc;
 use units::{count_of, show_byte_size, show_count, show_count_of};
 
 use super::causes::explains_losses;
-use super::loss;
+use super::losses::{own_drops_bind, short_queue};
+use super::trials::{spaced, with_bbr};
 use crate::advice::Advice;
-use crate::change::Change;
-use crate::experiment::{Experiment, Prediction, Rule};
+use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{fine_percent, ratio};
+use crate::numbers::fine_percent;
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy, change};
 use crate::thresholds::{hosts, predictions, signs};
@@ -84,7 +84,7 @@ impl Mechanism for Qdisc {
         if seen.flow.retransmits_count.is_some_and(|count| count >= signs::RETRANSMITS_MIN) {
             return spaced(self.limit(), seen);
         }
-        loss::with_bbr(self.limit(), seen, headroom).into_iter().collect()
+        with_bbr(self.limit(), seen, headroom).into_iter().collect()
     }
 
     fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
@@ -108,33 +108,6 @@ impl Mechanism for Qdisc {
             ),
         ])
     }
-}
-
-/// Confidence, 0 to 1, that drops of the sender's own queue bind: drops of segments that were retransmitted,
-/// and drops that TCP learned of at once. The latter never count as retransmissions, but shrink the
-/// congestion window as a loss does.
-pub(super) fn own_drops_bind(seen: &Observed<'_>) -> f64 {
-    let dropped = short_queue(seen).map_or(0, |qdisc| qdisc.dropped_pkts) as f64;
-    let told_at_once = seen
-        .segments()
-        .and_then(|all| loss::law(seen, ratio(dropped, all)?))
-        .map_or(0.0, |response| hosts::DROPS_AT_ONCE.not((seen.rate() / response).ln()));
-    explains_losses(seen, dropped as u64).max(told_at_once * hosts::DROPS_AT_ONCE_COUNT.of(dropped))
-}
-
-/// The sender's queueing discipline that dropped most, except one that holds a configured rate.
-fn short_queue<'a>(seen: &Observed<'a>) -> Option<&'a QdiscCounters> {
-    let rate = seen.rate();
-    let keeps_its_rate = |qdisc: &QdiscCounters| {
-        let limits = [qdisc.rate_bits_per_s, qdisc.police_bits_per_s];
-        limits
-            .into_iter()
-            .flatten()
-            .any(|limit| ratio(rate, limit).is_some_and(|reached| reached > hosts::KEEPS_ITS_RATE))
-    };
-    let filters = |qdisc: &QdiscCounters| matches!(qdisc.kind.as_str(), "ingress" | "clsact");
-    let own = seen.sender.qdiscs().filter(|qdisc| !filters(qdisc) && !keeps_its_rate(qdisc));
-    own.max_by_key(|qdisc| qdisc.dropped_pkts)
 }
 
 /// The change to a queue that paces packets. `tune` can revert what the kernel itself set up; a queue that
@@ -406,27 +379,4 @@ fn overflow_binds(seen: &Observed<'_>) -> f64 {
 fn repeats_text(seen: &Observed<'_>) -> Option<String> {
     let (count, of_sent) = (seen.flow.retransmits_count?, seen.flow.retransmit_share?);
     Some(format!("{} retransmissions, {}", show_count(count), fine_percent(of_sent)))
-}
-
-/// Experiments that pace the packets: first just below the measured rate, then, in case bursts pass even
-/// that, at half of it.
-pub(super) fn spaced(limit: Limit, seen: &Observed<'_>) -> Vec<Experiment> {
-    let rate = seen.rate();
-    let lost = seen.flow.retransmit_share.unwrap_or(0.0).clamp(0.0, 1.0);
-    [predictions::SPACED_NEAR, predictions::SPACED_HALF]
-        .into_iter()
-        .map(|part| {
-            let paced = rate * part;
-            Experiment {
-                limit,
-                change: Change::PaceAt { bits_per_s: paced },
-                predicted: Prediction::new(
-                    paced * predictions::SPACED_LOW,
-                    paced * (1.0 - predictions::SPACED_LOST * lost),
-                    paced * predictions::SPACED_HIGH,
-                ),
-                rule: Rule::Calms,
-            }
-        })
-        .collect()
 }

@@ -3,7 +3,8 @@
 use results::{End, Limit};
 use units::show_bit_rate;
 
-use super::shaper::{best, plateau, plateau_evidence, stays};
+use super::plateau::{best, plateau, plateau_evidence};
+use super::trials::stays;
 use crate::advice::Advice;
 use crate::ceiling::{ETHERNET_WIRE_BYTES, after_headers, goodput_ceiling};
 use crate::experiment::Experiment;

@@ -4,13 +4,15 @@ use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
 
 use super::causes::explains_losses;
-use super::{datagram_bytes, more_streams, policer, several_streams, several_words, signals};
+use super::losses::{common_ceiling, law, mistaken, overflow};
+use super::trials::with_bbr;
+use super::{datagram_bytes, more_streams, several_streams, several_words};
 use crate::advice::Advice;
 use crate::ceiling::is_disproved;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{fine_percent, percent, positive};
+use crate::numbers::{fine_percent, percent};
 use crate::observed::{Observed, end_name};
 use crate::thresholds::{Fitted, path, predictions, signs};
 use crate::weighing::{self, Weighing};
@@ -74,7 +76,7 @@ impl Mechanism for Loss {
                 "a host counts these drops, or nothing was lost",
             )
             .unless(
-                policer::common_ceiling(seen),
+                common_ceiling(seen),
                 path::LOSS_BELOW_RATE,
                 "all streams and UDP end at one rate",
             );
@@ -137,29 +139,6 @@ impl Mechanism for Loss {
     }
 }
 
-/// The experiment with a congestion control that does not treat loss as congestion, if the sender has one
-/// and does not use it.
-pub(super) fn with_bbr(
-    limit: Limit,
-    seen: &Observed<'_>,
-    headroom: Option<f64>,
-) -> Option<Experiment> {
-    let from = seen.flow.congestion_control.clone().unwrap_or_default();
-    let rate = seen.rate();
-    let most =
-        headroom.unwrap_or(rate * predictions::BBR_EXPECTED).max(rate * predictions::BBR_LEAST);
-    (from != "bbr" && offers_bbr(seen)).then(|| Experiment {
-        limit,
-        change: Change::CongestionControl { from, to: "bbr".to_owned() },
-        predicted: Prediction::new(
-            rate * predictions::SCALE_LEAST,
-            most,
-            most.max(rate * predictions::BBR_MOST),
-        ),
-        rule: Rule::Scales,
-    })
-}
-
 /// Confidence, 0 to 1, that retransmitted segments were not lost on the path: they were dropped in a
 /// queue of a host that counts its drops, or not lost at all.
 fn elsewhere(seen: &Observed<'_>) -> f64 {
@@ -174,7 +153,7 @@ fn elsewhere(seen: &Observed<'_>) -> f64 {
     });
     let ring = seen.receiver.device().and_then(|device| device.rx_ring_overruns_count).unwrap_or(0);
     let counted = [sent, policed, softnet, ring].map(|drops| explains_losses(seen, drops));
-    counted.into_iter().fold(seen.fit[Fitted::Mistaken].of(signals::mistaken(seen)), f64::max)
+    counted.into_iter().fold(seen.fit[Fitted::Mistaken].of(mistaken(seen)), f64::max)
 }
 
 /// States that the drop counters of both hosts did not move, which leaves the path; else `None`.
@@ -184,21 +163,6 @@ fn nowhere_else(seen: &Observed<'_>) -> Option<String> {
         "neither the sender's queue nor the receiver's ring, backlog or filters dropped them: lost on the path"
             .to_owned()
     })
-}
-
-/// Throughput at which the algorithm in use settles for a share of lost segments, bit/s; `None` for BBR,
-/// which does not treat loss as congestion.
-pub(super) fn law(seen: &Observed<'_>, lost_share: f64) -> Option<f64> {
-    let name = seen.flow.congestion_control.as_deref().unwrap_or("cubic");
-    if name.starts_with("bbr") {
-        return None;
-    }
-    let lost = positive(lost_share)?;
-    let (mss_bytes, rtt_s) = (seen.flow.mss_bytes?, seen.base_rtt_s?);
-    let reno_segments = path::MATHIS / lost.sqrt();
-    let cubic_segments = path::CUBIC * (rtt_s / lost).powf(path::CUBIC_POWER);
-    let segments = if name == "reno" { reno_segments } else { cubic_segments.max(reno_segments) };
-    positive(segments * mss_bytes * 8.0 / rtt_s * seen.streams())
 }
 
 /// The law's rates for the losses, each counted, and for the bursts in which they came. The window shrinks once per
@@ -211,20 +175,6 @@ fn answer(seen: &Observed<'_>) -> (Option<f64>, Option<f64>) {
 /// The larger of the two.
 fn most(response: Option<f64>, by_events: Option<f64>) -> Option<f64> {
     by_events.map_or(response, |events| response.map(|each| each.max(events)))
-}
-
-/// Confidence, 0 to 1, that the losses come from a queue that overflows at some rate.
-pub(super) fn overflow(seen: &Observed<'_>) -> f64 {
-    let plateau = match seen.streams_gain() {
-        Some(gain) => signs::MORE_STREAMS_AND_LOSS.not(gain),
-        None => 0.0,
-    };
-    plateau.max(seen.queue())
-}
-
-fn offers_bbr(seen: &Observed<'_>) -> bool {
-    seen.sysctl(seen.sender.end, "net.ipv4.tcp_available_congestion_control")
-        .is_some_and(|names| names.split_whitespace().any(|name| name == "bbr"))
 }
 
 fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) -> Vec<String> {

@@ -3,7 +3,7 @@
 use results::{End, Limit, SettingChange};
 use units::{show_bit_rate, show_count, show_seconds};
 
-use super::loss::overflow;
+use super::losses::overflow;
 use super::windows::sysctl;
 use super::{halved_segments, more_streams, several_streams, several_words};
 use crate::advice::Advice;

@@ -3,8 +3,8 @@
 use results::{End, Limit, Machine, Proximity};
 
 use super::causes::{device_nodes, distance, misplaced};
-use super::cores::cpu_weight;
 use super::lifted;
+use super::processor::processor_binds;
 use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::{Experiment, Rule};
@@ -38,7 +38,7 @@ impl Mechanism for Placement {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = worse(seen);
-        let weight = signs::SEEN * cpu_weight(seen, host) * misplaced(host);
+        let weight = signs::SEEN * processor_binds(seen, host) * misplaced(host);
         Opinion {
             weight,
             doubt: None,
@@ -88,7 +88,7 @@ impl Mechanism for Placement {
 }
 
 fn worse<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {
-    let weigh = |host: &HostView<'_>| cpu_weight(seen, host) * misplaced(host);
+    let weigh = |host: &HostView<'_>| processor_binds(seen, host) * misplaced(host);
     if weigh(&seen.receiver) > weigh(&seen.sender) { &seen.receiver } else { &seen.sender }
 }
 

@@ -4,7 +4,8 @@ use results::{IdleStateUse, Limit};
 use units::show_seconds;
 
 use super::causes::{clock_khz, slow_clock};
-use super::cores::{cpu_experiments, cpu_weight};
+use super::processor::processor_binds;
+use super::trials::cpu_experiments;
 use crate::advice::Advice;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -46,7 +47,7 @@ impl Mechanism for IdleStates {
             * seen.unexplained()
             * (1.0 - seen.hosts_full())
             * (1.0 - seen.queue())
-            * (1.0 - hosts::IDLE_STATES_PLATEAU * super::shaper::plateau(seen));
+            * (1.0 - hosts::IDLE_STATES_PLATEAU * super::plateau::plateau(seen));
         Opinion {
             weight,
             doubt: None,
@@ -143,7 +144,7 @@ impl Mechanism for CpuFrequency {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = slower(seen);
-        let weight = signs::SEEN * cpu_weight(seen, host) * slow_clock(host);
+        let weight = signs::SEEN * processor_binds(seen, host) * slow_clock(host);
         let clock = clock_khz(host);
         Opinion {
             weight,
@@ -208,7 +209,7 @@ fn governor(seen: &Observed<'_>, host: &HostView<'_>) -> Option<settings::Change
 }
 
 fn slower<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {
-    let weigh = |host: &HostView<'_>| cpu_weight(seen, host) * slow_clock(host);
+    let weigh = |host: &HostView<'_>| processor_binds(seen, host) * slow_clock(host);
     if weigh(&seen.receiver) > weigh(&seen.sender) { &seen.receiver } else { &seen.sender }
 }
 

@@ -3,11 +3,10 @@
 use results::{Limit, SettingChange, TestSpec, WindowUse};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
-use super::windows::{Autotuned, sysctl};
+use super::windows::{Autotuned, sysctl, window_law, window_law_off};
 use super::{other_windows, several_streams};
 use crate::advice::Advice;
 use crate::buffers::Buffer;
-use crate::ceiling::window_ceiling;
 use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{at_least, percent};
@@ -51,7 +50,7 @@ impl Mechanism for ReceiveWindow {
             * path::READER_BUSY.of(fullness.unwrap_or(path::READER_UNKNOWN));
         // Without the receiver's report, a varying window is the only sign of a slow reader.
         let unsteady = if fullness.is_some() { 0.0 } else { 1.0 - steadiness(seen) };
-        let law = law(seen);
+        let law = window_law(seen);
         let by_law = window_law_off(seen)
             .map_or(path::WINDOW_LAW_UNKNOWN, |off| seen.fit[Fitted::WindowLawOff].not(off));
         let weighed = Weighing::most(1.0)
@@ -158,16 +157,6 @@ const MODERATE: &str = "net.ipv4.tcp_moderate_rcvbuf";
 fn buffers(seen: &Observed<'_>) -> Autotuned {
     let window_bytes = seen.receive_window_bytes().map(|bytes| bytes / seen.streams());
     Autotuned { end: seen.receiver.end, buffer: Buffer::Receive, window_bytes }
-}
-
-/// Rate that the window in effect allows over the round-trip time, bit/s.
-fn law(seen: &Observed<'_>) -> Option<f64> {
-    window_ceiling(seen.receive_window_bytes()?, seen.window_rtt_s()?)
-}
-
-/// How far throughput is from what the window allows: ln of their quotient, its absolute value.
-pub(crate) fn window_law_off(seen: &Observed<'_>) -> Option<f64> {
-    Some((law(seen)? / seen.rate()).ln().abs())
 }
 
 /// Rate that the window allows once autotuning has grown it fully, bit/s.

@@ -3,7 +3,7 @@
 use results::{Direction, End, Limit};
 use units::{show_bit_rate, show_count};
 
-use super::shaper::best;
+use super::plateau::best;
 use crate::advice::Advice;
 use crate::ceiling::ETHERNET_QDISC_BYTES;
 use crate::change::Change;

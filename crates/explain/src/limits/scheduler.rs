@@ -3,7 +3,8 @@
 use results::Limit;
 use units::show_seconds;
 
-use super::cores::{cpu_experiments, cpu_weight};
+use super::processor::processor_binds;
+use super::trials::cpu_experiments;
 use crate::advice::Advice;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -112,7 +113,7 @@ fn unheld(seen: &Observed<'_>, host: &HostView<'_>, headroom: Option<f64>) -> f6
 /// The end whose threads wait more, and the confidence, 0 to 1, that this binds.
 fn worse<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
     let weigh = |host: &HostView<'_>| {
-        let cpu = cpu_weight(seen, host);
+        let cpu = processor_binds(seen, host);
         // For a thread of lower priority, waiting for its core is by itself the symptom.
         let waits = hosts::LOW_PRIORITY_WAITS.of(host.wait_share.unwrap_or(0.0));
         let behind = signs::STATED * host.held_behind() * cpu.max(waits * seen.unexplained());

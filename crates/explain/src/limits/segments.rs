@@ -4,9 +4,10 @@ use results::Limit;
 use settings::Change as SettingChange;
 
 use super::causes::{offloads_off, small_packets, small_segments, uncombined};
-use super::cores::{cpu_experiments, cpu_weight};
-use super::interrupt_core::{self, more_packets};
 use super::lifted;
+use super::packet_core::packet_core_binds;
+use super::processor::processor_binds;
+use super::trials::{cpu_experiments, more_packets};
 use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::Experiment;
@@ -222,8 +223,8 @@ fn feature(seen: &Observed<'_>, short: &str) -> Option<&'static str> {
 
 /// Confidence, 0 to 1, that an end's per-packet cost binds.
 fn packet_weight(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
-    let by_thread = cpu_weight(seen, host);
-    let by_packets = if host.end == seen.receiver.end { interrupt_core::weight(seen) } else { 0.0 };
+    let by_thread = processor_binds(seen, host);
+    let by_packets = if host.end == seen.receiver.end { packet_core_binds(seen) } else { 0.0 };
     by_thread.max(by_packets)
 }
 

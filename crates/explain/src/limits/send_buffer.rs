@@ -81,10 +81,11 @@ impl Mechanism for SendBuffer {
         let window = (usable_bytes(seen), seen.sender.send_buffer_bytes);
         let mut experiments =
             other_windows(self.limit(), Rule::FollowsSendBuffer, seen, window, headroom);
-        // The same option sets the receiver's window, which must not become the tighter limit.
+        // Where the option sets the receiver's window as well, that must not become the tighter limit.
         let receiver = saturating_u64(seen.flow.peer_window_bytes.unwrap_or(0.0) / seen.streams());
         for experiment in &mut experiments {
-            if let Change::Window { from_bytes, to_bytes, ask_bytes } = &mut experiment.change
+            if let Change::Window { side: None, from_bytes, to_bytes, ask_bytes } =
+                &mut experiment.change
                 && *to_bytes > *from_bytes
             {
                 *ask_bytes = receiver.max(*ask_bytes);

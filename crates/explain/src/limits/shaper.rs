@@ -1,20 +1,22 @@
 //! A shaper on a host or on the path: a rate below that of the line.
 
 use results::{End, Limit, QdiscCounters};
-use units::{count_of, show_bit_rate, show_byte_size, show_count_of, show_share};
+use units::{count_of, show_bit_rate, show_byte_size, show_count_of};
 
 use super::causes::explains_losses;
-use super::policer::{drops_without_queue, polices};
-use super::{cross_traffic, datagram_bytes, interrupt_core};
+use super::losses::{drops_without_queue, host_polices};
+use super::others::others_share;
+use super::packet_core::packet_core_full;
+use super::plateau::{at_the_line, best, plateau, plateau_evidence};
+use super::trials::stays;
 use crate::advice::Advice;
-use crate::ceiling::{ETHERNET_QDISC_BYTES, ETHERNET_WIRE_BYTES, after_headers, goodput_ceiling};
-use crate::change::Change;
-use crate::experiment::{Experiment, Prediction, Rule};
+use crate::ceiling::{ETHERNET_QDISC_BYTES, after_headers, goodput_ceiling};
+use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{at_least, fine_percent, percent, positive, ratio};
+use crate::numbers::{percent, positive, ratio};
 use crate::observed::{Observed, end_name, opposite};
 use crate::remedy::{Method, Remedy};
-use crate::thresholds::{Fitted, path, predictions, signs};
+use crate::thresholds::{path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
@@ -46,7 +48,7 @@ impl Mechanism for Shaper {
             return opinion;
         }
         // Drops without a queue are a policer's, as is a rate that a host reports as policed.
-        let policed = if polices(seen).is_some() { 1.0 } else { drops_without_queue(seen) };
+        let policed = drops_without_queue(seen).max(host_polices(seen));
         let at_the_line = at_the_line(seen);
         let weighed = Weighing::most(signs::SEEN)
             .by(plateau(seen), weighing::NO_PLATEAU)
@@ -59,12 +61,12 @@ impl Mechanism for Shaper {
                 "what exceeds the rate is dropped, not queued",
             )
             .unless(
-                cross_traffic::shares(seen),
+                others_share(seen),
                 path::SHAPER_OTHER_CAUSE,
-                "other traffic shares the line or the rate",
+                "other traffic takes part of what the interface carries",
             )
             .unless(
-                interrupt_core::weight(seen),
+                packet_core_full(seen),
                 path::SHAPER_PACKET_CORE,
                 "the core that takes the packets has no time left",
             );
@@ -206,11 +208,6 @@ fn shaped_on_a_host(seen: &Observed<'_>) -> Option<Opinion> {
     })
 }
 
-/// Highest throughput of one stream or several, bit/s.
-pub(super) fn best(seen: &Observed<'_>) -> f64 {
-    seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()))
-}
-
 /// Confidence, 0 to 1, that only the shaper's own short queue keeps one stream below its rate: it
 /// drops the stream's bursts, and several streams fill the rate.
 fn bursts_overflow(seen: &Observed<'_>) -> f64 {
@@ -239,95 +236,6 @@ fn drops_text(seen: &Observed<'_>) -> Option<String> {
     };
     let dropped = show_count_of(qdisc.dropped_pkts, "packet");
     Some(format!("its queue{limit} dropped {dropped} meanwhile"))
-}
-
-/// Confidence, 0 to 1, that throughput stands at a rate that nothing lifts.
-pub(super) fn plateau(seen: &Observed<'_>) -> f64 {
-    let streams = seen.streams_gain().map(|gain| seen.fit[Fitted::MoreStreams].not(gain));
-    match (streams, udp_meets_it(seen)) {
-        (Some(streams), Some(udp)) => streams * udp,
-        (Some(streams), None) => path::PLATEAU_BY_ONE * streams,
-        (None, Some(udp)) => path::PLATEAU_BY_ONE * udp,
-        (None, None) => path::PLATEAU_UNTRIED + path::PLATEAU_BY_QUEUE * seen.queue(),
-    }
-}
-
-/// What UDP delivered over the best of TCP; `None` if UDP was sent no faster and delivered no more, which shows
-/// nothing.
-pub(crate) fn udp_over_best(seen: &Observed<'_>) -> Option<f64> {
-    let udp = seen.udp?;
-    let best = best(seen);
-    let over = udp.delivered_bits_per_s / best;
-    let is_pushed = udp.sent_bits_per_s > best * path::UDP_PUSHED;
-    (is_pushed || over > path::UDP_PUSHED).then_some(over)
-}
-
-/// Confidence, 0 to 1, that UDP meets the same ceiling; `None` if its rate was too low to tell.
-fn udp_meets_it(seen: &Observed<'_>) -> Option<f64> {
-    let (udp, over) = (seen.udp?, udp_over_best(seen)?);
-    let above = seen.fit[Fitted::UdpAbove].not(over);
-    // Sent faster, about as much delivered, the rest lost: the same ceiling.
-    let lost = if udp.located { path::UDP_LOST.of(udp.lost_share) } else { 0.0 };
-    let delivered_alike = path::UDP_ALIKE.of(over);
-    Some(above * at_least(path::UDP_UNLOST, lost) * at_least(path::UDP_UNLIKE, delivered_alike))
-}
-
-pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
-        lines.push(format!(
-            "{streams} streams carry {} together, one {} ({gain:.2} times)",
-            show_bit_rate(several.median),
-            show_bit_rate(seen.rate())
-        ));
-    }
-    if let Some(udp) = seen.udp {
-        lines.push(format!(
-            "UDP offered {}: {} delivered, {} lost {}",
-            show_bit_rate(udp.sent_bits_per_s),
-            show_bit_rate(udp.delivered_bits_per_s),
-            show_share(udp.lost_share),
-            if udp.located { "on the path" } else { "at an unknown place" }
-        ));
-    }
-    lines.extend(seen.round_trip_words());
-    if let Some(share) = seen.flow.retransmit_share.filter(|share| *share > 0.0) {
-        lines.push(format!("{} of the segments retransmitted", fine_percent(share)));
-    }
-    lines
-}
-
-/// Experiments that leave the throughput of a fixed rate unchanged.
-pub(super) fn stays(limit: Limit, seen: &Observed<'_>, rate: f64) -> Vec<Experiment> {
-    let predicted =
-        Prediction::new(rate * predictions::STAYS_LOW, rate, rate * predictions::STAYS_HIGH);
-    let from_count = seen.spec.streams.max(1);
-    let to_count = from_count.saturating_mul(8).min(1024);
-    let changes = [
-        Change::UdpAtRate {
-            bits_per_s: rate * predictions::UDP_FASTER,
-            datagram_bytes: datagram_bytes(seen),
-        },
-        Change::MoreStreams { from_count, to_count },
-    ];
-    changes
-        .into_iter()
-        .map(|change| Experiment { limit, change, predicted, rule: Rule::Stays })
-        .collect()
-}
-
-/// Confidence, 0 to 1, that the ceiling is an interface's own line rate.
-pub(super) fn at_the_line(seen: &Observed<'_>) -> f64 {
-    let ends = [seen.sender.end, opposite(seen.sender.end)];
-    // Several streams come closer to the line rate than one.
-    let most = best(seen);
-    let reached = ends.into_iter().filter_map(|end| {
-        let line = positive(seen.interface(end)?.speed_bits_per_s?)?;
-        Some(most / goodput_ceiling(seen, line, ETHERNET_WIRE_BYTES)?)
-    });
-    reached.fold(0.0, |most, reached| {
-        most.max(path::LINE_REACHED.of(reached) * path::LINE_EXCEEDED.not(reached))
-    })
 }
 
 fn against(seen: &Observed<'_>, at_the_line: f64) -> String {

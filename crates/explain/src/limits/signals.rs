@@ -3,12 +3,14 @@
 use results::Limit;
 use units::{saturating_u64, show_count, show_count_of, show_share};
 
-use super::{datagram_bytes, loss, more_streams, several_words};
+use super::losses::{marks, mistaken, overflow};
+use super::trials::with_bbr;
+use super::{datagram_bytes, more_streams, several_words};
 use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{fine_percent, ratio, share};
+use crate::numbers::{fine_percent, share};
 use crate::observed::{Observed, end_name};
 use crate::remedy::{Remedy, change};
 use crate::thresholds::{Fitted, path, predictions, signs};
@@ -48,7 +50,7 @@ impl Mechanism for EcnMarks {
         let weighed = Weighing::most(signs::SEEN)
             .by(marks(seen), "few segments are marked")
             .by(seen.unexplained(), weighing::HELD)
-            .unless(plateau(seen), 1.0, "more streams carry no more, or packets wait")
+            .unless(overflow(seen), 1.0, "more streams carry no more, or packets wait")
             .unless(seen.hosts_full(), path::SIGNALS_FULL_HOSTS, weighing::HOSTS_FULL);
         let first = format!(
             "{} segments came back marked, {} of all",
@@ -76,7 +78,7 @@ impl Mechanism for EcnMarks {
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
         let mut experiments: Vec<Experiment> =
-            loss::with_bbr(self.limit(), seen, headroom).into_iter().collect();
+            with_bbr(self.limit(), seen, headroom).into_iter().collect();
         experiments.extend(more_streams(self.limit(), seen, headroom));
         experiments
     }
@@ -132,7 +134,7 @@ impl Mechanism for Reordering {
             .by(seen.fit[Fitted::Mistaken].of(needless), "what was retransmitted was really lost")
             .by(shown, "few packets came late")
             .by(seen.unexplained(), weighing::HELD)
-            .unless(plateau(seen), 1.0, "more streams carry no more, or packets wait")
+            .unless(overflow(seen), 1.0, "more streams carry no more, or packets wait")
             .unless(seen.hosts_full(), path::SIGNALS_FULL_HOSTS, weighing::HOSTS_FULL);
         let mut evidence = vec![format!(
             "spurious retransmissions: {} of {}; the sender noticed reordering {}",
@@ -186,29 +188,4 @@ impl Mechanism for Reordering {
             ),
         ])
     }
-}
-
-/// Confidence, 0 to 1, that congestion control responded to marks.
-pub(super) fn marks(seen: &Observed<'_>) -> f64 {
-    let marked = seen.flow.marked_count.unwrap_or(0.0);
-    let of_all = seen.segments().and_then(|all| share(marked, all)).unwrap_or(0.0);
-    path::MARKED_SHARE.of(of_all) * path::MARKED_COUNT.of(marked)
-}
-
-/// Confidence, 0 to 1, that more streams carry no more.
-fn plateau(seen: &Observed<'_>) -> f64 {
-    seen.streams_gain().map_or(0.0, |gain| signs::MORE_STREAMS_AND_LOSS.not(gain)).max(seen.queue())
-}
-
-/// Spurious retransmissions as a share of all, 0 to 1: the larger of what the receiver reports (D-SACK)
-/// and of what UDP suggests, if it arrives late about as often and is hardly ever lost.
-pub(crate) fn mistaken(seen: &Observed<'_>) -> f64 {
-    let needless = seen.flow.needless_count.unwrap_or(0.0);
-    let told = seen.flow.run_retransmits_count.and_then(|again| ratio(needless, again));
-    let again = seen.flow.retransmit_share.unwrap_or(0.0);
-    let late = seen.udp.map_or(0.0, |udp| {
-        let kept = path::LOST_OF_AGAIN.times(again).not(udp.lost_share);
-        kept * path::LATE_OF_AGAIN.times(again).of(udp.reordered_share)
-    });
-    told.unwrap_or(0.0).min(1.0).max(if again > 0.0 { late } else { 0.0 })
 }

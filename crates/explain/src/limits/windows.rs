@@ -122,3 +122,13 @@ pub(super) fn sysctl(
     let change = change(key, Some(from), to)?.because(why, SOURCE);
     Some(stored(end, change, None))
 }
+
+/// Rate that the window in effect allows over the round-trip time, bit/s.
+pub(super) fn window_law(seen: &Observed<'_>) -> Option<f64> {
+    window_ceiling(seen.receive_window_bytes()?, seen.window_rtt_s()?)
+}
+
+/// How far throughput is from what the window allows: ln of their quotient, its absolute value.
+pub(crate) fn window_law_off(seen: &Observed<'_>) -> Option<f64> {
+    Some((window_law(seen)? / seen.rate()).ln().abs())
+}

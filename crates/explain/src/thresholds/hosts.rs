@@ -10,6 +10,10 @@ thresholds! {
     FULLNESS_UNKNOWN: f64 = 0.3, Chosen, "fullness of the socket taken where the receiver does not report it";
     QUEUE_BUSY: Ramp = Ramp::new(0.5, 0.9), Chosen, "time a reader runs or waits, from which a full socket is its core's";
     THREAD_SCALES: f64 = 0.5, Chosen, "time a thread is busy from which its cost grows with throughput; below, wake-ups do";
+    STEAL: Ramp = Ramp::new(0.08, 0.25), Instrument, "part of a core that the hypervisor took: ticks of 4 ms leave 3% of error in a second, and a tenth is within the repeats' spread";
+    STEAL_IDLE: Ramp = Ramp::new(0.05, 0.2), Chosen, "idle part of that core: one that still idles was not needed";
+    STEAL_NEEDED: Ramp = Ramp::new(0.5, 0.8), Chosen, "what the thread and its packets used of the time that the hypervisor left";
+    STEAL_MOST: f64 = 0.95, Chosen, "part taken beyond which what is left says nothing of a ceiling";
     STEAL_TOLD: f64 = 0.02, Instrument, "time the hypervisor took from which that is said";
     EXHAUSTION_BUSY: f64 = 0.3, Chosen, "time a thread is busy up to which full cores are not its limit";
     EXHAUSTION_WAITS: Ramp = Ramp::new(0.2, 0.35), Chosen, "time a thread waits for one of the full cores";

@@ -3,6 +3,12 @@
 use super::thresholds;
 
 thresholds! {
+    STILL_FULL: f64 = 0.95, Nature, "a window that binds is full but for a segment or two; below this, something else holds the sender back";
+    STILL_LOST: f64 = 0.001, Chosen, "retransmissions that a smaller window may show beyond those of the judged test: a few of a second";
+    STILL_BUSY: f64 = 0.8, Chosen, "time that a full core's threads run or wait with dearer bytes, over that before";
+    RIVAL: f64 = 0.5, Chosen, "weight of a second candidate over the first's, from which an experiment must tell them apart";
+    STATED_MET: f64 = 0.9, Chosen, "throughput over a rate that a setting or a device states, from which it meets it";
+
     SCALE_LEAST: f64 = 1.25, Chosen, "least gain of a change that lifts several limits: beyond the noise of two medians";
     SCALE_EXPECTED: f64 = 1.3, Chosen, "least gain expected of several streams, and what their sum may exceed their number by";
     SCALE_HALF: f64 = 0.5, Chosen, "half of what is expected still confirms it: the streams share cores";

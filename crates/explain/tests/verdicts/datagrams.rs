@@ -264,3 +264,20 @@ fn a_test_that_lost_nothing_accuses_nobody() {
     let few = verdict(&[Test { path: 2, ..CLEAN }]);
     assert!(few.summary.contains("and all but 0.0056% of it arrived"), "{few:#?}");
 }
+
+/// Counters that contradict each other place no loss, whatever one of them counted.
+#[test]
+fn more_datagrams_than_were_sent_give_no_verdict() {
+    let told = |received_more: u64| {
+        let mut point = Test { qdisc: 500, ..CLEAN }.point();
+        let PointOutcome::Measured(outcome) = &mut point.outcome else { panic!("measured") };
+        outcome.directions[0].udp.as_mut().expect("UDP").received_count += received_more;
+        explain::explain(&Results { points: vec![point], ..Results::begun(RunKind::Test, 0) })
+    };
+    assert_eq!(told(0).limit, Limit::Qdisc);
+    // What a quarter second of sending explains.
+    assert_eq!(told(20).limit, Limit::Qdisc);
+    let torn = told(10_000_000);
+    assert_eq!((torn.limit, torn.confirmed), (Limit::NoneFound, false), "{torn:#?}");
+    assert!(torn.summary.contains("contradict"), "{torn:#?}");
+}

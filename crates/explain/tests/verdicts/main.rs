@@ -9,7 +9,9 @@ mod files;
 mod model;
 mod next;
 mod ranking;
+mod refuting;
 mod round_trips;
+mod stuck;
 mod symptoms;
 
 use explain::{Diagnosis, Judgement, diagnose, judge};
@@ -475,7 +477,7 @@ fn a_wider_window_is_named_as_it_is_given_and_asked_for_as_it_is_made() {
     let diagnosis = diagnose(&results);
     let candidate = diagnosis.candidates.iter().find(|one| one.limit == Limit::ReceiveWindow);
     let change = &candidate.expect("the window is full").experiments[0].change;
-    let explain::Change::Window { from_bytes, to_bytes, ask_bytes } = *change else {
+    let explain::Change::Window { from_bytes, to_bytes, ask_bytes, .. } = *change else {
         panic!("{change}")
     };
     assert_eq!(from_bytes, 194 << 10, "what was in flight: {change}");

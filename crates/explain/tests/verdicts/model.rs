@@ -190,13 +190,13 @@ impl Model {
 
     /// The receive window and doubled send buffer a stream gets, bytes.
     fn granted(&self, spec: &TestSpec) -> (f64, f64) {
-        match spec.window_bytes {
-            Some(asked) => {
-                let asked = asked as f64;
-                (asked.min(self.window_max_bytes), (asked * 2.0).min(self.buffer_max_bytes))
-            }
-            None => (self.window_max_bytes, self.buffer_max_bytes),
-        }
+        let granted = |asked: Option<u64>, factor: f64, most: f64| {
+            asked.map_or(most, |asked| (asked as f64 * factor).min(most))
+        };
+        (
+            granted(spec.receive_window_bytes(), 1.0, self.window_max_bytes),
+            granted(spec.send_window_bytes(), 2.0, self.buffer_max_bytes),
+        )
     }
 
     pub(crate) fn sender_ceiling(&self, spec: &TestSpec) -> (f64, f64) {

@@ -36,6 +36,8 @@ pub(crate) fn experiment(confirmation: &Confirmation) -> Drawing {
         ("predicted", confirmation.predicted_bits_per_s, "fill predicted"),
         ("after", confirmation.after_bits_per_s, "fill after"),
     ];
+    // Beyond these the scale would be of a bound that nobody expects to reach.
+    let bounds = [confirmation.predicted_low_bits_per_s, confirmation.predicted_high_bits_per_s];
     let most = rows.iter().map(|row| show::finite(row.1)).fold(1.0, f64::max);
     let mut drawing = Drawing::new(NARROW_PX, ROW * 3.0 - 8.0);
     for (index, (name, rate, class)) in rows.into_iter().enumerate() {
@@ -44,6 +46,11 @@ pub(crate) fn experiment(confirmation: &Confirmation) -> Drawing {
         drawing.draw(svg::text("t", (0.0, y + 12.0), name));
         drawing.draw(svg::text("t strong end", (NARROW_PX, y + 12.0), show::rate(rate)));
         drawing.draw(svg::rect(class, (1.0, y + 19.0), (width, 14.0)).attr("rx", 2));
+    }
+    // The bounds of the prediction stand over the bars of what was predicted and what came.
+    for bound in bounds.into_iter().flatten().filter(|bound| *bound <= most) {
+        let x = 1.0 + show::finite(bound).max(0.0) / most * (NARROW_PX - 2.0);
+        drawing.draw(svg::line("whisker", (x, ROW + 15.0), (x, 2.0 * ROW + 37.0)));
     }
     drawing
 }

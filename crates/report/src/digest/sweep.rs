@@ -92,6 +92,9 @@ pub(crate) fn sweeps(points: &[Point]) -> Vec<Sweep<'_>> {
 fn sweep<'a>(experiment: &'a str, points: &[&'a Point]) -> Option<Sweep<'a>> {
     let mut values: BTreeMap<&'a str, Vec<f64>> = BTreeMap::new();
     for (name, value) in points.iter().flat_map(|point| &point.varied) {
+        if name.starts_with(results::PREDICTED) {
+            continue;
+        }
         values.entry(name).or_default().push(*value);
     }
     let (varied, distinct_count) = values

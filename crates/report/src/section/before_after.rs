@@ -34,6 +34,7 @@ fn figure(digest: &Digest<'_>, index: usize, change: &AppliedChange) -> Option<E
         before_bits_per_s: before.median,
         after_bits_per_s: after.median,
         outcome: outcome.clone(),
+        ..Confirmation::default()
     };
     let id = format!("change-{index}");
     let says = format!(

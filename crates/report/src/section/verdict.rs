@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 
-use results::{AppliedChange, Confirmation, End, Evidence, Limit, Reproduction, Verdict};
+use results::{
+    AppliedChange, Companion, Confirmation, End, Evidence, Limit, Reproduction, Ruling, Verdict,
+};
 
 use super::{command, prose};
 use crate::chart::bars;
@@ -111,8 +113,12 @@ fn heading(digest: &Digest<'_>, verdict: &Verdict) -> Element {
     };
     let place = if verdict.limit == Limit::NoneFound { String::new() } else { place };
     let found = verdict.limit != Limit::NoneFound;
+    let ruling = verdict.confirmation.as_ref().and_then(|told| told.ruling);
     let badge = match (verdict.confirmed, &verdict.confirmation) {
         (true, _) => Some(badge("badge yes", "✓", "confirmed by experiment")),
+        (false, Some(_)) if ruling == Some(Ruling::Inconclusive) => {
+            Some(badge("badge open", "?", "the experiment is inconclusive"))
+        }
         (false, Some(_)) => Some(badge("badge no", "✗", "the experiment did not confirm it")),
         (false, None) => found.then(|| badge("badge open", "?", unconfirmed(digest))),
     };
@@ -185,8 +191,33 @@ fn experiment(verdict: &Verdict) -> Option<Element> {
                     .child(el("p").class("hidden").attr("id", "experiment-desc").text(says)),
             )
             .child(bars::experiment(experiment).into_svg("experiment", "chart"))
-            .child(el("p").text(&experiment.outcome)),
+            .child(el("p").text(&experiment.outcome))
+            .maybe(rival(experiment))
+            .children(experiment.companions.iter().map(companion)),
     )
+}
+
+/// What the second candidate predicted of the same change.
+fn rival(experiment: &Confirmation) -> Option<Element> {
+    let rival = experiment.rival.as_ref()?;
+    let name = show::limit(rival.limit);
+    let predicted = rival.low_bits_per_s.zip(rival.high_bits_per_s);
+    let predicts = predicted.map_or_else(String::new, |(low, high)| {
+        format!(" {} to {}", show::rate(low), show::rate(high))
+    });
+    let line = match (rival.is_separate, predicts.is_empty()) {
+        (true, true) => format!("The second candidate, {name}, predicts otherwise."),
+        (true, false) => format!("The second candidate, {name}, predicts{predicts}."),
+        (false, _) => format!(
+            "The second candidate, {name}, predicts no other outcome{predicts}: the experiment does not tell them apart."
+        ),
+    };
+    Some(el("p").text(line))
+}
+
+fn companion(told: &Companion) -> Element {
+    let word = if told.holds { "As predicted" } else { "Not as predicted" };
+    el("p").text(format!("{word}: {}; measured: {}.", told.predicted, told.measured))
 }
 
 fn advice(digest: &Digest<'_>, verdict: &Verdict) -> Option<Element> {

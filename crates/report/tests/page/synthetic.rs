@@ -300,6 +300,9 @@ fn verdict() -> Verdict {
             before_bits_per_s: 3.88e9,
             after_bits_per_s: 7.75e9,
             outcome: "Twice the window gave 2.00 times the throughput, as predicted.".to_owned(),
+            predicted_low_bits_per_s: Some(6.3e9),
+            ruling: Some(results::Ruling::Confirmed),
+            ..Confirmation::default()
         }),
         host_change: None,
         changes: Vec::new(),

@@ -1,6 +1,7 @@
 //! The table of planted limits, `cases.toml`: what is planted, in which lab, and which verdicts name
 //! it rightly.
 
+use results::Limit;
 use serde::{Deserialize, Serialize};
 
 /// One planted limit.
@@ -83,12 +84,17 @@ impl TryFrom<String> for Accepted {
             Some(_) => return Err(format!("{text}: an end is near or far")),
             None => (text.as_str(), None),
         };
-        if results::Limit::ALL.iter().any(|known| known.name() == limit) {
+        if known().any(|known| known.name() == limit) {
             Ok(Self { limit: limit.to_owned(), end })
         } else {
             Err(format!("{text}: no such limit"))
         }
     }
+}
+
+/// Every limit that a case can plant.
+pub fn known() -> impl Iterator<Item = Limit> {
+    Limit::ALL.into_iter().chain(Limit::OF_ACCOUNTS)
 }
 
 impl From<Accepted> for String {

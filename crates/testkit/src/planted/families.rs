@@ -7,6 +7,7 @@ use std::fmt;
 use explain::{Fit, PlantedCase};
 use results::Limit;
 
+use super::cases;
 use super::recorded::Recorded;
 
 /// Recordings judged with thresholds of their own family's and of other families' making.
@@ -85,7 +86,7 @@ pub fn cases(recorded: &[(String, Recorded)]) -> Vec<PlantedCase> {
 impl Recorded {
     /// The limits that name it rightly.
     fn limits(&self) -> Vec<Limit> {
-        let known = |name: &str| Limit::ALL.iter().copied().find(|limit| limit.name() == name);
+        let known = |name: &str| cases::known().find(|limit| limit.name() == name);
         self.accept.iter().filter_map(|accepted| known(&accepted.limit)).collect()
     }
 

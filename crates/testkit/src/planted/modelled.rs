@@ -29,6 +29,8 @@ struct Side {
     /// Share of the time the thread ran, and was ready without its core.
     run: f64,
     wait: f64,
+    /// Share of its thread's core that the hypervisor takes.
+    steal: f64,
     /// Share of the interrupt core's time in softirq.
     softirq: f64,
     /// Clock of its cores, kHz; they could have 3.4 GHz.
@@ -44,6 +46,7 @@ const EASY: Side = Side {
     core: 26,
     run: 0.35,
     wait: 0.01,
+    steal: 0.0,
     softirq: 0.3,
     khz: 3_400_000,
     unread: 0.01,
@@ -104,7 +107,7 @@ pub fn modelled() -> Vec<(String, Recorded)> {
 
 type Modelled = (&'static str, &'static str, &'static [&'static str], Path);
 
-fn cores() -> [Modelled; 6] {
+fn cores() -> [Modelled; 7] {
     let full = Side { run: 0.97, wait: 0.02, ..EASY };
     let reading = Side { unread: 0.8, ..full };
     let read = Path { window_limited: 0.8, ..EASY_PATH };
@@ -138,6 +141,16 @@ fn cores() -> [Modelled; 6] {
             "the near thread runs all the time on cores at 1.2 of 3.4 GHz",
             &["cpu-frequency at near"],
             Path { rate: 13e9, near: Side { khz: 1_200_000, ..full }, ..EASY_PATH },
+        ),
+        (
+            "steal-near",
+            "the hypervisor takes 45% of the near thread's core, which runs in the rest",
+            &["steal at near"],
+            Path {
+                rate: 20e9,
+                near: Side { run: 0.53, wait: 0.01, steal: 0.45, ..EASY },
+                ..EASY_PATH
+            },
         ),
         (
             "interrupt-core",
@@ -499,8 +512,9 @@ fn account(side: Side, rise: f64) -> EndReport {
     let core = |number: u32| {
         let system = if number == side.core { side.run } else { 0.0 };
         let softirq = if number == INTERRUPT_CORE { side.softirq } else { 0.0 };
-        let idle = 1.0 - system.max(softirq);
-        CoreUse { core: number, system, softirq, idle, ..CoreUse::default() }
+        let steal = if number == side.core { side.steal } else { 0.0 };
+        let idle = 1.0 - (system + steal).max(softirq);
+        CoreUse { core: number, system, softirq, steal, idle, ..CoreUse::default() }
     };
     let clock = |number: u32| CoreClock {
         core: number,

@@ -27,6 +27,10 @@ pub(super) fn buffers_asked(
     is_tcp: bool,
     sending: bool,
 ) -> (Option<u64>, Option<u64>) {
+    if is_tcp && spec.window_side.is_some() {
+        let (send, receive) = (spec.send_window_bytes(), spec.receive_window_bytes());
+        return if sending { (send, None) } else { (None, receive) };
+    }
     if spec.window_bytes.is_some() || is_tcp {
         return (spec.window_bytes, spec.window_bytes);
     }
@@ -124,7 +128,25 @@ impl Findings {
 
 #[cfg(test)]
 mod tests {
+    use results::WindowSide;
+
     use super::*;
+
+    #[test]
+    fn a_window_of_one_side_leaves_the_other_to_the_kernel() {
+        let asked = |side, sending| {
+            let spec =
+                TestSpec { window_bytes: Some(1 << 20), window_side: side, ..TestSpec::tcp() };
+            buffers_asked(&spec, true, sending)
+        };
+        let (some, none) = (Some(1 << 20), None);
+        assert_eq!(asked(None, true), (some, some));
+        assert_eq!(asked(None, false), (some, some));
+        assert_eq!(asked(Some(WindowSide::Sender), true), (some, none));
+        assert_eq!(asked(Some(WindowSide::Sender), false), (none, none));
+        assert_eq!(asked(Some(WindowSide::Receiver), true), (none, none));
+        assert_eq!(asked(Some(WindowSide::Receiver), false), (none, some));
+    }
 
     #[test]
     fn a_refusal_is_a_finding() {

@@ -58,7 +58,7 @@ pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEn
     let inbox = client.shared.registry.expect(&token, client.peer.ip(), client.local, wanted);
     // Only the connections that are about to be made need it.
     let offered = spec
-        .window_bytes
+        .receive_window_bytes()
         .filter(|_| spec.protocol == Protocol::Tcp)
         .and_then(|window_bytes| client.shared.listeners.offer_window(window_bytes));
     let accepted = Some(Box::new(spec.clone()));
@@ -124,7 +124,7 @@ fn collect(
             && streams[usize::from(index)].is_none()
             && udp == (plan.protocol == Protocol::Udp)
         {
-            if !udp && spec.window_bytes.is_none() {
+            if !udp && spec.receive_window_bytes().is_none() {
                 // A connection made while another test was offered a large window would otherwise
                 // keep a fixed buffer.
                 sys::socket::release_buffers(&socket).ok();

@@ -1,7 +1,7 @@
 //! How an application uses its sockets: all options of a test except its shape and length.
 
 use clap::{Args, ValueEnum};
-use results::{ReceivePath, SendPath, TestSpec};
+use results::{ReceivePath, SendPath, TestSpec, WindowSide};
 
 use super::values::{Cores, bit_rate, byte_size, congestion_control, cores, dscp};
 use crate::exit::VerbError;
@@ -14,6 +14,14 @@ enum SendPathOption {
     Sendfile,
     /// MSG_ZEROCOPY; the share that was really zero-copy is reported.
     Zerocopy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WindowSideOption {
+    /// The sender's send buffer.
+    Sender,
+    /// The receiver's receive buffer.
+    Receiver,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -34,10 +42,14 @@ pub(crate) struct ApplicationOptions {
     #[arg(short = 'l', long, alias = "length", value_name = "SIZE", value_parser = byte_size,
           help_heading = "Sockets")]
     block: Option<u64>,
-    /// Socket buffers at both ends; the windows that the kernels grant are reported.
+    /// Socket buffers at both ends (TCP: see --window-side); the windows that the kernels grant are reported.
     #[arg(short = 'w', long, value_name = "SIZE", value_parser = byte_size,
           help_heading = "Sockets")]
     window: Option<u64>,
+    /// The side whose buffers --window sets: the sender's send buffer or the receiver's receive buffer.
+    /// Both, if this is left out.
+    #[arg(long, value_name = "SIDE", requires = "window", help_heading = "Sockets")]
+    window_side: Option<WindowSideOption>,
     /// TCP maximum segment size, bytes.
     #[arg(short = 'M', long, alias = "set-mss", value_name = "BYTES", help_heading = "Sockets",
           value_parser = clap::value_parser!(u32).range(88..=65_483))]
@@ -106,6 +118,10 @@ impl ApplicationOptions {
         TestSpec {
             block_bytes: self.block,
             window_bytes: self.window,
+            window_side: self.window_side.map(|side| match side {
+                WindowSideOption::Sender => WindowSide::Sender,
+                WindowSideOption::Receiver => WindowSide::Receiver,
+            }),
             mss_bytes: self.mss,
             congestion_control: self.congestion.clone(),
             dscp: self.dscp,
@@ -148,6 +164,11 @@ impl ApplicationOptions {
         if self.mss.is_some() || self.congestion.is_some() || self.no_delay || self.mptcp {
             return Err(VerbError::usage(
                 "-M, -C, -N and -m are TCP's; they mean nothing with --udp",
+            ));
+        }
+        if self.window_side.is_some() {
+            return Err(VerbError::usage(
+                "--window-side is TCP's: UDP has one buffer for its data, which --window sets",
             ));
         }
         let paths = (self.send_path, self.receive_path);

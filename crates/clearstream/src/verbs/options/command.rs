@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use results::{Direction, Protocol, ReceivePath, SendPath, TestLimit, TestSpec};
+use results::{Direction, Protocol, ReceivePath, SendPath, TestLimit, TestSpec, WindowSide};
 use traffic::client::{Family, Target};
 
 use super::{BATCH_COUNT_DEFAULT, DATAGRAM_BYTES_DEFAULT};
@@ -86,6 +86,13 @@ impl Line {
     fn sockets(&mut self, spec: &TestSpec) {
         self.optional("-l", spec.block_bytes);
         self.optional("-w", spec.window_bytes);
+        self.optional(
+            "--window-side",
+            spec.window_side.map(|side| match side {
+                WindowSide::Sender => "sender",
+                WindowSide::Receiver => "receiver",
+            }),
+        );
         self.optional("-M", spec.mss_bytes);
         self.optional("-C", spec.congestion_control.as_ref());
         self.optional("--dscp", spec.dscp);
@@ -169,6 +176,7 @@ mod tests {
         rich.limit = TestLimit::TotalBytes(10 << 30);
         (rich.omit_s, rich.interval_s) = (2.0, 0.25);
         (rich.block_bytes, rich.window_bytes) = (Some(65_536), Some(16 << 20));
+        rich.window_side = Some(WindowSide::Receiver);
         (rich.mss_bytes, rich.dscp) = (Some(1400), Some(46));
         rich.congestion_control = Some("bbr".to_owned());
         rich.pacing_bits_per_s = Some(9.5e9);

@@ -32,6 +32,9 @@ pub(super) fn standing(
         };
         let name = experiment.point_name();
         let setting = Setting::new(name.as_str(), spec).varying("trial", f64::from(trial));
+        // Each point holds what was predicted before it was measured.
+        let registered = experiment.registration().into_iter();
+        let setting = registered.fold(setting, |setting, (what, rate)| setting.varying(what, rate));
         let plan = Plan::new(vec![setting], repeats, u64::from(trial));
         if !is_done(trial, &plan) {
             return Standing { verdict: diagnosis.verdict(), next: Some(plan) };

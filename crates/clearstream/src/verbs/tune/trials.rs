@@ -327,6 +327,7 @@ fn tried(verdict: Verdict, binding: Option<&PlannedChange>, records: &[AppliedCh
             before_bits_per_s: record.before?.median,
             after_bits_per_s: record.after?.median,
             outcome: record.outcome.clone()?,
+            ..Confirmation::default()
         };
         Some((confirmation, record.is_kept == Some(true)))
     });

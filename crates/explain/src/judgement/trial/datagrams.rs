@@ -1,15 +1,15 @@
 //! Experiments that send UDP: what their datagrams show.
 
-use results::Estimate;
+use results::{Estimate, Ruling};
 use units::{show_bit_rate, show_share};
 
-use super::{Outcome, Ruling, Trial};
+use super::{Told, Trial};
 use crate::change::Change;
 use crate::numbers::{middle, positive, ratio};
 use crate::observed::udp_seen;
 
 impl Trial<'_> {
-    pub(super) fn loses(&self, after: &Estimate, low_share: f64) -> Ruling {
+    pub(super) fn loses(&self, after: &Estimate, low_share: f64) -> Told {
         let seen: Vec<_> = self
             .points
             .iter()
@@ -26,25 +26,26 @@ impl Trial<'_> {
                 .undecided(Some(after.median), "the peer did not report its datagrams".to_owned());
         };
         let outcome = if lost_share > 0.0 && lost_share >= low_share {
-            Outcome::Confirmed
+            Ruling::Confirmed
         } else if datagrams as f64 * low_share < 5.0 {
-            Outcome::Undecided
+            Ruling::Inconclusive
         } else {
-            Outcome::Refuted
+            Ruling::Refuted
         };
         let lost = format!("{} of the datagrams were lost on the path", show_share(lost_share));
         let low = format!("at least {} predicted", show_share(low_share));
         let predicted = self.experiment.predicted.expected_bits_per_s;
-        Ruling {
+        Told {
             outcome,
             predicted_bits_per_s: predicted,
             after_bits_per_s: Some(after.median),
+            interval: self.interval(),
             text: format!("{lost} though the rate was moderate ({low})"),
         }
     }
 
     /// Whether UDP datagrams arrive out of order and are not lost.
-    pub(super) fn reorders(&self, after: &Estimate, low_share: f64) -> Ruling {
+    pub(super) fn reorders(&self, after: &Estimate, low_share: f64) -> Told {
         let seen = self.points.iter().filter_map(|point| {
             let udp = point.measured()?.directions.first()?.udp.as_ref()?;
             let of_sent = |count: u64| ratio(count as f64, udp.sent_count as f64).unwrap_or(0.0);
@@ -56,14 +57,15 @@ impl Trial<'_> {
             return self.undecided(Some(after.median), text);
         };
         let outcome = match (late > 0.0 && late >= low_share, lost < late) {
-            (true, true) => Outcome::Confirmed,
-            (true, false) => Outcome::Undecided,
-            (false, _) => Outcome::Refuted,
+            (true, true) => Ruling::Confirmed,
+            (true, false) => Ruling::Inconclusive,
+            (false, _) => Ruling::Refuted,
         };
-        Ruling {
+        Told {
             outcome,
             predicted_bits_per_s: self.experiment.predicted.expected_bits_per_s,
             after_bits_per_s: Some(after.median),
+            interval: self.interval(),
             text: format!(
                 "{} of the datagrams came after a later one, {} were lost, at a moderate rate",
                 show_share(late),
@@ -73,7 +75,7 @@ impl Trial<'_> {
     }
 
     /// Whether what was sent against the data's direction arrives, or no more than the acknowledgements did.
-    pub(super) fn saturates(&self, after: &Estimate) -> Ruling {
+    pub(super) fn saturates(&self, after: &Estimate) -> Told {
         /// Least share of what was asked for that must be sent, and that counts as most of it.
         const MOST: f64 = 0.75;
         let predicted = self.experiment.predicted;
@@ -90,18 +92,19 @@ impl Trial<'_> {
             return self.undecided(Some(after.median), text);
         };
         let outcome = if after.median <= predicted.high_bits_per_s {
-            Outcome::Confirmed
+            Ruling::Confirmed
         } else if after.median >= MOST * sent {
-            Outcome::Refuted
+            Ruling::Refuted
         } else {
-            Outcome::Undecided
+            Ruling::Inconclusive
         };
         let shown = [sent, after.median, predicted.expected_bits_per_s, predicted.high_bits_per_s];
         let [sent, arrived, expected, high] = shown.map(show_bit_rate);
-        Ruling {
+        Told {
             outcome,
             predicted_bits_per_s: predicted.expected_bits_per_s,
             after_bits_per_s: Some(after.median),
+            interval: self.interval(),
             text: format!(
                 "of {sent} sent the other way {arrived} arrived; {expected} was predicted, at most {high}"
             ),

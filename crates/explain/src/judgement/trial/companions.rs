@@ -1,0 +1,118 @@
+//! What else a limit predicts of its experiment: whether it still binds afterwards, and whether a change that should
+//! have helped did harm.
+
+use results::{Companion, End, Point};
+use units::show_bit_rate;
+
+use super::{FOLLOWS, Trial, cost_s_per_byte, retransmit_share};
+use crate::change::Change;
+use crate::experiment::Rule;
+use crate::numbers::{fine_percent, middle, percent, ratio};
+use crate::observed::flight_of_window;
+use crate::thresholds::predictions;
+
+impl Trial<'_> {
+    /// Predictions beside that of throughput, of an experiment whose throughput was as predicted.
+    pub(in crate::judgement) fn companions(&self) -> Vec<Companion> {
+        let is_smaller = match self.experiment.change {
+            Change::Window { from_bytes, to_bytes, .. } => to_bytes < from_bytes,
+            _ => false,
+        };
+        let told = match self.experiment.rule {
+            Rule::FollowsReceiveWindow if is_smaller => {
+                [self.window_is_full(), self.no_more_lost()]
+            }
+            Rule::FollowsSendBuffer if is_smaller => [self.no_more_lost(), None],
+            Rule::FollowsCost(end) => [self.still_has_no_time(end), None],
+            _ => [None, None],
+        };
+        told.into_iter().flatten().collect()
+    }
+
+    /// What a change that should have raised throughput says if it lowered it, beyond the noise: a cheaper way that
+    /// turned out dearer is consistent with a full core, anything else speaks against the limit.
+    pub(in crate::judgement) fn harm(&self) -> Option<Companion> {
+        let after = self.after()?;
+        let should_gain = matches!(self.experiment.rule, Rule::Lifts | Rule::Eases | Rule::Scales);
+        let (gain, noise) = (self.gain(&after), self.noise(&after));
+        if !should_gain || gain >= -noise || self.not_made(&after).is_some() {
+            return None;
+        }
+        let dearer = self.cost_factor();
+        let follows = |factor: &f64| ((gain + 1.0) * factor - 1.0).abs() <= FOLLOWS + noise;
+        let cost = dearer.map_or_else(String::new, |factor| {
+            format!(", processor time per byte {factor:.2}-fold")
+        });
+        Some(Companion {
+            predicted: format!("{}: no fall", self.experiment.change),
+            measured: format!("{} ({}){cost}", show_bit_rate(after.median), percent(gain)),
+            holds: dearer.as_ref().is_some_and(follows),
+        })
+    }
+
+    /// By how much a byte costs the end more whose way to or from the socket was changed.
+    fn cost_factor(&self) -> Option<f64> {
+        let is_sent = match self.experiment.change {
+            Change::SendPath(_) => true,
+            Change::ReceivePath(_) => false,
+            _ => return None,
+        };
+        let end = [End::Near, End::Far].into_iter().find(|end| {
+            self.judged.iter().any(|point| super::sends(point, *end) == Some(is_sent))
+        })?;
+        let before_s = self.middle_before(|point| cost_s_per_byte(point, end))?;
+        let after_s = middle(self.points.iter().filter_map(|point| cost_s_per_byte(point, end)))?;
+        ratio(after_s, before_s)
+    }
+
+    /// A smaller window that binds is full; else something else holds the sender back, which the change brought.
+    fn window_is_full(&self) -> Option<Companion> {
+        let full = middle(self.points.iter().filter_map(flight_of_window))?;
+        Some(Companion {
+            predicted: format!(
+                "the smaller window is at least {} full",
+                percent(predictions::STILL_FULL)
+            ),
+            measured: percent(full),
+            holds: full >= predictions::STILL_FULL,
+        })
+    }
+
+    /// Less in flight loses no more.
+    fn no_more_lost(&self) -> Option<Companion> {
+        let before = self.middle_before(retransmit_share)?;
+        let later = middle(self.points.iter().filter_map(retransmit_share))?;
+        let most = before + predictions::STILL_LOST;
+        Some(Companion {
+            predicted: format!("at most {} retransmitted", fine_percent(most)),
+            measured: fine_percent(later),
+            holds: later <= most,
+        })
+    }
+
+    /// A core that binds has no time left afterwards either.
+    fn still_has_no_time(&self, end: End) -> Option<Companion> {
+        let before = self.middle_before(|point| busy_share(point, end))?;
+        let later = middle(self.points.iter().filter_map(|point| busy_share(point, end)))?;
+        let least = before * predictions::STILL_BUSY;
+        Some(Companion {
+            predicted: format!("its threads run or wait at least {} of the time", percent(least)),
+            measured: percent(later),
+            holds: later >= least,
+        })
+    }
+}
+
+/// Share of the time that the busiest thread of an end ran or waited for a core.
+fn busy_share(point: &Point, end: End) -> Option<f64> {
+    let outcome = point.measured()?;
+    let report = match end {
+        End::Near => outcome.near(),
+        End::Far => outcome.far()?,
+    };
+    let busy = report.streams.iter().filter_map(|stream| {
+        let busy_s = stream.thread_user_s? + stream.thread_system_s? + stream.thread_wait_s?;
+        ratio(busy_s, stream.duration_s)
+    });
+    busy.reduce(f64::max)
+}

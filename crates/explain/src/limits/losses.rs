@@ -1,0 +1,191 @@
+//! What losses, marks and late packets mean to the congestion window, and where they come from.
+
+use results::QdiscCounters;
+
+use super::causes::explains_losses;
+use crate::ceiling::{ETHERNET_QDISC_BYTES, goodput_ceiling};
+use crate::numbers::{positive, ratio, share};
+use crate::observed::{HostView, Observed};
+use crate::thresholds::{hosts, path, signs};
+
+/// Throughput at which the algorithm in use settles for a share of lost segments, bit/s; `None` for BBR,
+/// which does not treat loss as congestion.
+pub(super) fn law(seen: &Observed<'_>, lost_share: f64) -> Option<f64> {
+    let name = seen.flow.congestion_control.as_deref().unwrap_or("cubic");
+    if name.starts_with("bbr") {
+        return None;
+    }
+    let lost = positive(lost_share)?;
+    let (mss_bytes, rtt_s) = (seen.flow.mss_bytes?, seen.base_rtt_s?);
+    let reno_segments = path::MATHIS / lost.sqrt();
+    let cubic_segments = path::CUBIC * (rtt_s / lost).powf(path::CUBIC_POWER);
+    let segments = if name == "reno" { reno_segments } else { cubic_segments.max(reno_segments) };
+    positive(segments * mss_bytes * 8.0 / rtt_s * seen.streams())
+}
+
+/// Confidence, 0 to 1, that the losses come from a queue that overflows at some rate.
+pub(super) fn overflow(seen: &Observed<'_>) -> f64 {
+    let plateau = match seen.streams_gain() {
+        Some(gain) => signs::MORE_STREAMS_AND_LOSS.not(gain),
+        None => 0.0,
+    };
+    plateau.max(seen.queue())
+}
+
+/// Spurious retransmissions as a share of all, 0 to 1: the larger of what the receiver reports (D-SACK)
+/// and of what UDP suggests, if it arrives late about as often and is hardly ever lost.
+pub(crate) fn mistaken(seen: &Observed<'_>) -> f64 {
+    let needless = seen.flow.needless_count.unwrap_or(0.0);
+    let told = seen.flow.run_retransmits_count.and_then(|again| ratio(needless, again));
+    let again = seen.flow.retransmit_share.unwrap_or(0.0);
+    let late = seen.udp.map_or(0.0, |udp| {
+        let kept = path::LOST_OF_AGAIN.times(again).not(udp.lost_share);
+        kept * path::LATE_OF_AGAIN.times(again).of(udp.reordered_share)
+    });
+    told.unwrap_or(0.0).min(1.0).max(if again > 0.0 { late } else { 0.0 })
+}
+
+/// Confidence, 0 to 1, that congestion control responded to marks.
+pub(super) fn marks(seen: &Observed<'_>) -> f64 {
+    let marked = seen.flow.marked_count.unwrap_or(0.0);
+    let of_all = seen.segments().and_then(|all| share(marked, all)).unwrap_or(0.0);
+    path::MARKED_SHARE.of(of_all) * path::MARKED_COUNT.of(marked)
+}
+
+/// Confidence, 0 to 1, that packets are dropped without a queue before them.
+pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
+    let again = seen.flow.retransmit_share.unwrap_or(0.0);
+    path::DROPS_UNQUEUED.of(again) * (1.0 - waits(seen))
+}
+
+/// Confidence, 0 to 1, that packets wait in a queue on the path.
+fn waits(seen: &Observed<'_>) -> f64 {
+    let (Some(rtt_s), Some(base_s)) = (seen.flow.rtt_s, seen.base_rtt_s) else { return 1.0 };
+    path::WAITS_S.plus(path::WAITS_OF_RTT.times(base_s)).of(rtt_s - base_s)
+}
+
+/// Confidence, 0 to 1, that drops above one common rate, not random losses, keep a single stream down:
+/// several streams, and UDP sent faster than that, end at the same throughput, and UDP loses the excess.
+pub(super) fn common_ceiling(seen: &Observed<'_>) -> f64 {
+    let (Some((_, several)), Some(udp)) = (seen.several, seen.udp) else { return 0.0 };
+    let lost = seen.flow.retransmits_count.is_some_and(|count| count >= signs::RETRANSMITS_MIN);
+    if !lost || !udp.located {
+        return 0.0;
+    }
+    let apart = (udp.delivered_bits_per_s / several.median).ln().abs();
+    let again = seen.flow.retransmit_share.unwrap_or(0.0);
+    // Random losses would take as large a share of UDP as of TCP.
+    let beyond =
+        path::POLICED_UDP_LOST.plus(path::POLICED_UDP_OF_TCP.times(again)).of(udp.lost_share);
+    // With random losses at this share no stream could be as fast: one burst above the rate was dropped.
+    let too_fast = [Some(again), seen.flow.loss_event_share]
+        .into_iter()
+        .flatten()
+        .filter_map(|share| law(seen, share))
+        .reduce(f64::max)
+        .map_or(0.0, |law| path::LAW_ABOVE.of((seen.rate() / law).ln()));
+    let beyond = beyond.max(too_fast * path::POLICED_UDP_LOST.of(udp.lost_share));
+    let below_the_line = seen
+        .line_goodput(seen.sender.end)
+        .map_or(1.0, |line| path::BELOW_THE_LINE.not(several.median / line));
+    path::ENDS_APART.not(apart)
+        * beyond
+        * below_the_line
+        * seen.lifted_by_streams()
+        * (1.0 - waits(seen))
+}
+
+/// Confidence, 0 to 1, that drops of the sender's own queue bind: drops of segments that were retransmitted,
+/// and drops that TCP learned of at once. The latter never count as retransmissions, but shrink the
+/// congestion window as a loss does.
+pub(super) fn own_drops_bind(seen: &Observed<'_>) -> f64 {
+    let dropped = short_queue(seen).map_or(0, |qdisc| qdisc.dropped_pkts) as f64;
+    let told_at_once = seen
+        .segments()
+        .and_then(|all| law(seen, ratio(dropped, all)?))
+        .map_or(0.0, |response| hosts::DROPS_AT_ONCE.not((seen.rate() / response).ln()));
+    explains_losses(seen, dropped as u64).max(told_at_once * hosts::DROPS_AT_ONCE_COUNT.of(dropped))
+}
+
+/// The sender's queueing discipline that dropped most, except one that holds a configured rate.
+pub(super) fn short_queue<'a>(seen: &Observed<'a>) -> Option<&'a QdiscCounters> {
+    let rate = seen.rate();
+    let keeps_its_rate = |qdisc: &QdiscCounters| {
+        let limits = [qdisc.rate_bits_per_s, qdisc.police_bits_per_s];
+        limits
+            .into_iter()
+            .flatten()
+            .any(|limit| ratio(rate, limit).is_some_and(|reached| reached > hosts::KEEPS_ITS_RATE))
+    };
+    let filters = |qdisc: &QdiscCounters| matches!(qdisc.kind.as_str(), "ingress" | "clsact");
+    let own = seen.sender.qdiscs().filter(|qdisc| !filters(qdisc) && !keeps_its_rate(qdisc));
+    own.max_by_key(|qdisc| qdisc.dropped_pkts)
+}
+
+/// A policer that a host reports in the judged direction: the sender's for outgoing packets, the
+/// receiver's for incoming ones.
+pub(super) fn host_policer<'s, 'a>(
+    seen: &'s Observed<'a>,
+) -> Option<(&'s HostView<'a>, &'a QdiscCounters)> {
+    let drops = |qdisc: &&QdiscCounters| {
+        qdisc.dropped_pkts > 0 && matches!(qdisc.kind.as_str(), "ingress" | "clsact")
+            || qdisc.police_bits_per_s.is_some()
+    };
+    let leaving = |qdisc: &&QdiscCounters| {
+        qdisc.parent == "egress" || !matches!(qdisc.kind.as_str(), "ingress" | "clsact")
+    };
+    let sender =
+        seen.sender.qdiscs().filter(drops).find(leaving).map(|qdisc| (&seen.sender, qdisc));
+    let receiver = seen
+        .receiver
+        .qdiscs()
+        .filter(drops)
+        .find(|qdisc| !leaving(qdisc))
+        .map(|qdisc| (&seen.receiver, qdisc));
+    receiver.or(sender)
+}
+
+/// What a policer that a host reports shows of itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PolicerSigns {
+    /// Throughput that its rate allows, bit/s.
+    pub(super) goodput: Option<f64>,
+    /// Throughput over that.
+    pub(super) reached: Option<f64>,
+    /// Confidence, 0 to 1, that it dropped enough to matter.
+    pub(super) dropped: f64,
+    /// Confidence, 0 to 1, that its rate is near. Loss keeps TCP below the rate, often far below; throughput far above
+    /// it does not pass this policer.
+    pub(super) near: f64,
+    /// 1 if segments were retransmitted, or nobody knows.
+    pub(super) again: f64,
+}
+
+impl PolicerSigns {
+    pub(super) fn of(seen: &Observed<'_>, qdisc: &QdiscCounters) -> Self {
+        let goodput = qdisc
+            .police_bits_per_s
+            .and_then(|rate| goodput_ceiling(seen, rate, ETHERNET_QDISC_BYTES));
+        let reached = goodput.and_then(|goodput| ratio(seen.rate(), goodput));
+        let near = match reached {
+            Some(reached) => path::POLICED_NEAR.of(reached) * path::POLICED_EXCEEDED.not(reached),
+            None => path::POLICED_RATE_UNKNOWN,
+        };
+        let few = seen.flow.retransmits_count.is_some_and(|count| count < signs::RETRANSMITS_MIN);
+        Self {
+            goodput,
+            reached,
+            dropped: path::POLICED_DROPS.of(qdisc.dropped_pkts as f64),
+            near,
+            again: if few { 0.0 } else { 1.0 },
+        }
+    }
+}
+
+/// Confidence, 0 to 1, that a policer of a host drops what exceeds its rate.
+pub(super) fn host_polices(seen: &Observed<'_>) -> f64 {
+    host_policer(seen).map_or(0.0, |(_, qdisc)| {
+        let PolicerSigns { dropped, near, again, .. } = PolicerSigns::of(seen, qdisc);
+        dropped * near * again
+    })
+}

@@ -1,0 +1,83 @@
+//! A rate that nothing lifts: what one stream, several streams and UDP reach at most.
+
+use units::{show_bit_rate, show_share};
+
+use crate::ceiling::{ETHERNET_WIRE_BYTES, goodput_ceiling};
+use crate::numbers::{at_least, fine_percent, positive};
+use crate::observed::{Observed, opposite};
+use crate::thresholds::{Fitted, path};
+
+/// Highest throughput of one stream or several, bit/s.
+pub(super) fn best(seen: &Observed<'_>) -> f64 {
+    seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()))
+}
+
+/// Confidence, 0 to 1, that throughput stands at a rate that nothing lifts.
+pub(super) fn plateau(seen: &Observed<'_>) -> f64 {
+    let streams = seen.streams_gain().map(|gain| seen.fit[Fitted::MoreStreams].not(gain));
+    match (streams, udp_meets_it(seen)) {
+        (Some(streams), Some(udp)) => streams * udp,
+        (Some(streams), None) => path::PLATEAU_BY_ONE * streams,
+        (None, Some(udp)) => path::PLATEAU_BY_ONE * udp,
+        (None, None) => path::PLATEAU_UNTRIED + path::PLATEAU_BY_QUEUE * seen.queue(),
+    }
+}
+
+/// What UDP delivered over the best of TCP; `None` if UDP was sent no faster and delivered no more, which shows
+/// nothing.
+pub(crate) fn udp_over_best(seen: &Observed<'_>) -> Option<f64> {
+    let udp = seen.udp?;
+    let best = best(seen);
+    let over = udp.delivered_bits_per_s / best;
+    let is_pushed = udp.sent_bits_per_s > best * path::UDP_PUSHED;
+    (is_pushed || over > path::UDP_PUSHED).then_some(over)
+}
+
+/// Confidence, 0 to 1, that UDP meets the same ceiling; `None` if its rate was too low to tell.
+fn udp_meets_it(seen: &Observed<'_>) -> Option<f64> {
+    let (udp, over) = (seen.udp?, udp_over_best(seen)?);
+    let above = seen.fit[Fitted::UdpAbove].not(over);
+    // Sent faster, about as much delivered, the rest lost: the same ceiling.
+    let lost = if udp.located { path::UDP_LOST.of(udp.lost_share) } else { 0.0 };
+    let delivered_alike = path::UDP_ALIKE.of(over);
+    Some(above * at_least(path::UDP_UNLOST, lost) * at_least(path::UDP_UNLIKE, delivered_alike))
+}
+
+pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
+        lines.push(format!(
+            "{streams} streams carry {} together, one {} ({gain:.2} times)",
+            show_bit_rate(several.median),
+            show_bit_rate(seen.rate())
+        ));
+    }
+    if let Some(udp) = seen.udp {
+        lines.push(format!(
+            "UDP offered {}: {} delivered, {} lost {}",
+            show_bit_rate(udp.sent_bits_per_s),
+            show_bit_rate(udp.delivered_bits_per_s),
+            show_share(udp.lost_share),
+            if udp.located { "on the path" } else { "at an unknown place" }
+        ));
+    }
+    lines.extend(seen.round_trip_words());
+    if let Some(share) = seen.flow.retransmit_share.filter(|share| *share > 0.0) {
+        lines.push(format!("{} of the segments retransmitted", fine_percent(share)));
+    }
+    lines
+}
+
+/// Confidence, 0 to 1, that the ceiling is an interface's own line rate.
+pub(super) fn at_the_line(seen: &Observed<'_>) -> f64 {
+    let ends = [seen.sender.end, opposite(seen.sender.end)];
+    // Several streams come closer to the line rate than one.
+    let most = best(seen);
+    let reached = ends.into_iter().filter_map(|end| {
+        let line = positive(seen.interface(end)?.speed_bits_per_s?)?;
+        Some(most / goodput_ceiling(seen, line, ETHERNET_WIRE_BYTES)?)
+    });
+    reached.fold(0.0, |most, reached| {
+        most.max(path::LINE_REACHED.of(reached) * path::LINE_EXCEEDED.not(reached))
+    })
+}

@@ -1,0 +1,98 @@
+//! Experiments that can refute: the prediction is fixed before, a second candidate must predict otherwise, and what else
+//! was predicted counts.
+
+use explain::{Diagnosis, Judgement, diagnose, judge};
+use results::{Limit, Point, Results, Ruling};
+
+use super::model::Model;
+use super::{tcp, verdict_of};
+
+/// A window-limited path, its results and their diagnosis.
+fn windowed() -> (Model, Results, Diagnosis) {
+    let model = Model { window_max_bytes: 2e6, ..Model::default() };
+    let results = model.results(&tcp());
+    let diagnosis = diagnose(&results);
+    (model, results, diagnosis)
+}
+
+/// Points of the first candidate's experiment as the model answers it.
+fn answered(model: &Model, diagnosis: &Diagnosis) -> Vec<Point> {
+    let (experiment, spec) = diagnosis.experiment().expect("an experiment");
+    let name = experiment.point_name();
+    (0..3).map(|repeat| model.point(&name, &spec, repeat)).collect()
+}
+
+#[test]
+fn the_prediction_is_stored_with_its_outcome_and_the_word() {
+    let (verdict, _) = verdict_of(&windowed().0, &tcp());
+    let told = verdict.confirmation.expect("an experiment");
+    assert_eq!((verdict.confirmed, told.ruling), (true, Some(Ruling::Confirmed)));
+    // The kernel gave no wider window, so half of it was tried: both bounds lie below what was before.
+    let bounds = told.predicted_low_bits_per_s.zip(told.predicted_high_bits_per_s);
+    let (low, high) = bounds.expect("both bounds");
+    assert!((low..=high).contains(&told.after_bits_per_s), "{told:?}");
+    assert!(high < told.before_bits_per_s, "{told:?}");
+}
+
+/// What the points hold was fixed before they ran, so it and not today's thresholds judges them.
+#[test]
+fn points_are_judged_by_the_prediction_that_was_stored_with_them() {
+    let lossy = Model { loss_share: 1e-4, ..Model::default() };
+    let results = lossy.results(&tcp());
+    let diagnosis = diagnose(&results);
+    assert_eq!(diagnosis.best().expect("a candidate").limit, Limit::Loss);
+    let (experiment, _) = diagnosis.experiment().expect("an experiment");
+    let points = answered(&lossy, &diagnosis);
+    let is_confirmed = |factor: f64| {
+        let stored = points.iter().cloned().map(|mut point| {
+            let predicted = experiment.registration();
+            let predicted = predicted.map(|(name, rate)| (name.to_owned(), rate * factor));
+            point.varied.extend(predicted);
+            point
+        });
+        let stored: Vec<Point> = stored.collect();
+        judge(&results, &diagnosis, &stored).verdict.confirmed
+    };
+    assert!(is_confirmed(1.0));
+    assert!(!is_confirmed(100.0), "a gain below what was predicted");
+}
+
+#[test]
+fn a_smaller_window_that_is_not_full_confirms_no_window() {
+    let (model, results, diagnosis) = windowed();
+    // The kernel gave no wider window: half of it is next.
+    let (experiment, _) = diagnosis.experiment().expect("an experiment");
+    let name = experiment.point_name();
+    let refused: Vec<Point> = (0..3).map(|repeat| model.point(&name, &tcp(), repeat)).collect();
+    let Judgement { next, .. } = judge(&results, &diagnosis, &refused);
+    let second = next.expect("half the window is left");
+    let word = |flight: f64| {
+        let mut points = answered(&model, &second);
+        for point in &mut points {
+            let results::PointOutcome::Measured(outcome) = &mut point.outcome else { panic!() };
+            for stream in outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams) {
+                for sample in stream.tcp.iter_mut().flat_map(|tcp| [&mut tcp.first, &mut tcp.last])
+                {
+                    let window = sample.peer_window_bytes.unwrap_or(0) as f64;
+                    sample.in_flight_bytes = (window * flight) as u64;
+                }
+                for sample in &mut stream.intervals {
+                    if let Some(tcp) = &mut sample.tcp {
+                        let window = tcp.peer_window_bytes.unwrap_or(0) as f64;
+                        tcp.in_flight_bytes = (window * flight) as u64;
+                    }
+                }
+            }
+        }
+        let Judgement { verdict, .. } = judge(&results, &second, &points);
+        let told = verdict.confirmation.clone().expect("an experiment");
+        (verdict.limit, verdict.confirmed, told)
+    };
+    let (limit, is_confirmed, told) = word(1.0);
+    assert_eq!((limit, is_confirmed), (Limit::ReceiveWindow, true), "{told:?}");
+    assert!(told.companions.iter().all(|companion| companion.holds), "{told:?}");
+    let (limit, is_confirmed, told) = word(0.8);
+    assert_eq!((limit, is_confirmed), (Limit::ReceiveWindow, false), "{told:?}");
+    assert_eq!(told.ruling, Some(Ruling::Inconclusive));
+    assert!(told.companions.iter().any(|companion| !companion.holds), "{told:?}");
+}
