@@ -1,4 +1,4 @@
-//! Every figure and table of the papers: its content, its law, and whether it can be run yet.
+//! Every figure and table of the papers: its content and its law.
 
 /// One figure or table.
 #[derive(Debug, Clone, Copy)]
@@ -11,8 +11,6 @@ pub(crate) struct Entry {
     pub(crate) source: &'static str,
     /// The law that should hold on other hosts too.
     pub(crate) law: &'static str,
-    /// What this version lacks to run it; `None` if it can be run.
-    pub(crate) missing: Option<&'static str>,
 }
 
 const CLEARSTREAM: &str = "ClearStream 2011";
@@ -27,7 +25,6 @@ pub(crate) const PAPERS: [(char, &str); 4] = [
     ('M', "Open-MX 2009: message passing over plain Ethernet"),
     ('G', "Cumulus 2018: native routing over many gateways to a parallel file system"),
 ];
-
 
 /// The catalogue, in the papers' order.
 pub(crate) const ENTRIES: [Entry; 35] = [
@@ -109,49 +106,37 @@ pub(crate) const ENTRIES: [Entry; 35] = [
         title: "VALE switch on the host",
         source: PTNET,
         law: "a switch between processes carries 20 million short frames per second",
-        missing: None,
     },
     Entry {
         id: "P-pipe",
         title: "netmap pipe",
         source: PTNET,
         law: "nothing is copied: long frames go as fast as short ones",
-        missing: None,
     },
-    lacking(
+    messages(
         "M-tab1",
-        OPEN_MX,
         "IMB PingPong over receive queues and binding",
         "bound beats scattered; sharing a cache beats the same core",
-        None,
     ),
-    lacking(
+    messages(
         "M-idle",
-        OPEN_MX,
         "idle cores, interrupt on the right core or not",
         "wake-ups cost more than misses",
-        None,
     ),
-    lacking(
+    messages(
         "M-tab2",
-        OPEN_MX,
         "cache misses over message size and binding",
         "bound, the kernel misses the cache half as often and the program up to 100 times less",
-        None,
     ),
-    lacking(
+    messages(
         "M-fig5",
-        OPEN_MX,
         "IMB Alltoall, one process a core",
         "spreading receive work pays when many processes talk",
-        None,
     ),
-    lacking(
+    messages(
         "M-tab3",
-        OPEN_MX,
         "NAS kernels, 16 processes",
         "communication-heavy codes gain, others a few percent",
-        None,
     ),
     cumulus(
         "G-tab2",
@@ -188,7 +173,6 @@ pub(crate) const ENTRIES: [Entry; 35] = [
         title: "the sysctl list against today's kernel",
         source: CUMULUS,
         law: "some of the settings no longer exist or have no effect",
-        missing: None,
     },
 ];
 
@@ -197,31 +181,25 @@ pub(crate) fn find(id: &str) -> Option<&'static Entry> {
     ENTRIES.iter().find(|entry| entry.id.eq_ignore_ascii_case(id))
 }
 
-/// The ids of the figures and tables that can be run.
+/// The ids of all figures and tables.
 pub(crate) fn ids() -> impl Iterator<Item = &'static str> {
-    ENTRIES.iter().filter(|entry| entry.missing.is_none()).map(|entry| entry.id)
+    ENTRIES.iter().map(|entry| entry.id)
 }
 
 const fn ready(id: &'static str, title: &'static str, law: &'static str) -> Entry {
-    Entry { id, title, source: CLEARSTREAM, law, missing: None }
+    Entry { id, title, source: CLEARSTREAM, law }
 }
 
 const fn between_guests(id: &'static str, title: &'static str, law: &'static str) -> Entry {
-    Entry { id, title, source: PTNET, law, missing: None }
+    Entry { id, title, source: PTNET, law }
 }
 
 const fn cumulus(id: &'static str, title: &'static str, law: &'static str) -> Entry {
-    Entry { id, title, source: CUMULUS, law, missing: None }
+    Entry { id, title, source: CUMULUS, law }
 }
 
-const fn lacking(
-    id: &'static str,
-    source: &'static str,
-    title: &'static str,
-    law: &'static str,
-    missing: Option<&'static str>,
-) -> Entry {
-    Entry { id, title, source, law, missing }
+const fn messages(id: &'static str, title: &'static str, law: &'static str) -> Entry {
+    Entry { id, title, source: OPEN_MX, law }
 }
 
 #[cfg(test)]

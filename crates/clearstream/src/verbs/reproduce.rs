@@ -96,10 +96,8 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
         id if messages::is_one(id) => return messages::run(entry, args, json),
         _ => {}
     }
-    let Some(recipe) = recipes::find(entry.id) else {
-        let missing = entry.missing.unwrap_or("its recipe");
-        return Err(VerbError::missing(format!("{} cannot run yet: it needs {missing}", entry.id)));
-    };
+    let recipe = recipes::find(entry.id)
+        .ok_or_else(|| VerbError::failed(format!("{} has no recipe", entry.id)))?;
     let ground = match &args.host {
         None => Ground::lab(recipe.lab)?,
         Some(host) => Ground::host(args, host)?,
@@ -109,7 +107,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
 
 fn list(json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
-    for entry in ENTRIES.iter().filter(|entry| entry.missing.is_none()) {
+    for entry in &ENTRIES {
         if json {
             let line = serde_json::json!({
                 "id": entry.id, "title": entry.title, "source": entry.source,
