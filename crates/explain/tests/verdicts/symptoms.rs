@@ -119,6 +119,10 @@ fn recordings_have_finite_symptoms_with_shares_of_0_to_1() {
     for (name, results) in &all {
         let told = symptoms(results);
         sane(&told).unwrap_or_else(|what| panic!("{name}: {what}"));
+        // Where nothing arrives there is no flow to tell of.
+        if name.starts_with("black-hole") {
+            continue;
+        }
         assert!(known(&told).len() >= 60, "{name}: {}", known(&told).len());
         for needed in ["throughput", "rtt", "queue-growth", "peer-window-fill"] {
             assert!(median(&told, needed, None).is_some(), "{name}: {needed}");
