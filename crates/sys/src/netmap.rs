@@ -200,7 +200,11 @@ impl NetmapPort {
     fn wait(&self, event: PollFlags, longest: Duration) -> Result<(), SyscallError> {
         let mut fds = [PollFd::new(&self.device, event)];
         let timeout = Timespec::try_from(longest).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
-        poll(&mut fds, Some(&timeout)).map_err(|error| SyscallError::new("poll", DEVICE, error))?;
+        match poll(&mut fds, Some(&timeout)) {
+            // A signal is looked for by the caller.
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(SyscallError::new("poll", DEVICE, error)),
+        }
         if fds[0].revents().contains(PollFlags::ERR) {
             let error = io::Error::from_raw_os_error(libc::ENXIO);
             return Err(SyscallError::new("poll", DEVICE, error));
