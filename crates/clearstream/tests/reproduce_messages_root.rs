@@ -52,8 +52,8 @@ fn every_way_to_receive_is_measured_by_ranks_of_stock_open_mpi_root() {
         let row = reproduction.figures.iter().find(|row| row.name.starts_with(name));
         row.unwrap_or_else(|| panic!("{name}: {reproduction:?}")).clone()
     };
-    assert_eq!(told("4 MiB, round-robin").paper, "646 MiB/s");
-    assert!(told("4 MiB, round-robin").here.is_some_and(|here| here.contains("MiB/s")));
+    assert_eq!(told("4.00 MiB, round-robin").paper, "646 MiB/s");
+    assert!(told("4.00 MiB, round-robin").here.is_some_and(|here| here.contains("MiB/s")));
     assert!(told("0 B, multiqueue").here.is_some_and(|here| here.contains("one endpoint")));
     assert!(reproduction.law.judged.contains("predictions came true"), "{reproduction:?}");
 }

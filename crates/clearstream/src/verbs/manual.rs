@@ -75,6 +75,7 @@ fn shown(command: &Command) -> Command {
         .about(about.unwrap_or_default())
         .visible_aliases(aliases)
         .disable_help_subcommand(true)
+        .subcommand_negates_reqs(of.is_subcommand_negates_reqs_set())
         .groups(of.get_groups().cloned())
         .args(of.get_arguments().cloned())
         .subcommands(actions)
