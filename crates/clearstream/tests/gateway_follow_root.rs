@@ -40,14 +40,15 @@ impl Running {
         command.args(["lab", "exec", &lab.name, host, "--"]).args(line.split(' '));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().expect("the program starts");
+        let mut running = Self { program: Pid::from_child(&child), child };
         let start = Instant::now();
         // Once it runs as what was asked for, no more processes follow.
         loop {
-            let program = youngest(child.id());
-            let path = format!("/proc/{}/comm", program.as_raw_nonzero());
+            running.program = youngest(running.child.id());
+            let path = format!("/proc/{}/comm", running.program.as_raw_nonzero());
             let name = std::fs::read_to_string(path).unwrap_or_default();
             if line.starts_with(name.trim_end()) && !name.is_empty() {
-                return Self { child, program };
+                return running;
             }
             assert!(start.elapsed() < PATIENCE, "{line} does not start: {name}");
             thread::sleep(Duration::from_millis(5));

@@ -101,7 +101,7 @@ fn greeted(scene: &Scene) -> Result<UdpSocket, String> {
     socket.connect((Ipv4Addr::LOCALHOST, scene.port)).map_err(said)?;
     socket.set_read_timeout(Some(Duration::from_secs(5))).map_err(said)?;
     socket.send(&GREETING).map_err(said)?;
-    socket.recv(&mut [0; 4]).map_err(|_| "serve does not welcome a UDP stream".to_owned())?;
+    socket.recv(&mut [0; 4]).map_err(|_silent| "serve does not welcome a UDP stream".to_owned())?;
     socket.set_read_timeout(Some(STEP)).map_err(said)?;
     Ok(socket)
 }

@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Command};
 
 use rustix::mount::{MountFlags, mount};
@@ -62,7 +62,7 @@ pub(super) fn client(part: &Part) -> Result<Command, LabError> {
     Ok(client)
 }
 
-fn brick(disk: &PathBuf) -> String {
+fn brick(disk: &Path) -> String {
     format!(
         "volume disk\n  type storage/posix\n  option directory {}\nend-volume\n\
          volume locks\n  type features/locks\n  subvolumes disk\nend-volume\n\
