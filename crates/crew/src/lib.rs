@@ -5,7 +5,7 @@
 //! each other and end together, or as threads of one process ([`run_threads`]). Processes of a job also
 //! have collective operations: barrier, broadcast, reduce and gather, each with a deadline.
 //!
-//! Where the ranks of a job will run, and what receives their messages, is told without starting it: [`job_map`] asks
+//! Where the ranks of a job will run, and what receives their messages, is told without starting it: [`job_map()`] asks
 //! the launcher, [`place`] adds what a host's machine has.
 
 #![forbid(unsafe_code)]
