@@ -279,7 +279,7 @@ fn attack(value: &mut Value, numbers: &mut impl FnMut() -> Option<f64>) {
 }
 
 /// Texts that the schema restricts keep their value, so that the document can still be read.
-const FIXED: [&str; 14] = [
+const FIXED: [&str; 16] = [
     "kind",
     "limit",
     "end",
@@ -294,6 +294,8 @@ const FIXED: [&str; 14] = [
     "role",
     "host",
     "unit",
+    "ruling",
+    "window_side",
 ];
 
 fn attack_free_texts(value: &mut Value, numbers: &mut impl FnMut() -> Option<f64>) {
