@@ -88,6 +88,8 @@ pub(crate) struct Endpoint {
     local: Local,
     /// Polls since a datagram came.
     quiet_polls: u32,
+    /// Polls in a row at which an answer was late and not all packets were taken in.
+    overdue_polls: u32,
     _presence: Presence,
     probes: Probes,
     operations: Operations,
@@ -162,6 +164,7 @@ impl Endpoint {
             udp,
             local: Local::open(&name),
             quiet_polls: 0,
+            overdue_polls: 0,
             _presence: presence,
             probes: Probes::default(),
             operations: Operations::default(),

@@ -15,18 +15,43 @@ const RECEIVES_IN_A_ROW: u32 = 4;
 const POLLS_AFTER_DATAGRAM: u32 = 64;
 /// After that, one poll of so many looks, where ranks of this host are reached through memory.
 const POLLS_A_DATAGRAM: u32 = 16;
+/// Polls in a row that may find more packets than they take in before answers count as late all the same.
+const OVERDUE_POLLS_MAX: u32 = 64;
+
+/// What looking for datagrams found.
+struct Received {
+    came: bool,
+    may_have_more: bool,
+}
 
 impl Endpoint {
     /// Takes packets in and sends what is due. True: packets came.
     pub(crate) fn progress(&mut self, queues: &mut Queues<'_>) -> bool {
         let now_ns = self.now_ns();
+        let is_overdue = self.machine.poll_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
         let mut has_received = self.local.receive(now_ns, &mut self.machine, &mut self.buffers);
-        if self.is_udps_turn() {
-            has_received |= self.receive_datagrams(now_ns);
+        let mut may_have_more = has_received;
+        if self.is_udps_turn() || is_overdue {
+            let datagrams = self.receive_datagrams(now_ns);
+            has_received |= datagrams.came;
+            may_have_more |= datagrams.may_have_more;
+        }
+        if is_overdue {
+            self.handle_timeouts(now_ns, may_have_more);
         }
         self.transmit();
         self.settle(queues);
         has_received
+    }
+
+    /// What had not been answered by `now_ns` is late once all that had come by then is taken in: this process may have
+    /// waited for a core, or computed, while its answers waited for it.
+    fn handle_timeouts(&mut self, now_ns: u64, may_have_more: bool) {
+        self.overdue_polls += 1;
+        if !may_have_more || self.overdue_polls >= OVERDUE_POLLS_MAX {
+            self.overdue_polls = 0;
+            self.machine.handle_timeouts(now_ns);
+        }
     }
 
     /// Datagrams are looked for at each poll while some come and where there are no rings; else, because it
@@ -38,27 +63,26 @@ impl Endpoint {
             || self.quiet_polls.is_multiple_of(POLLS_A_DATAGRAM)
     }
 
-    fn receive_datagrams(&mut self, now_ns: u64) -> bool {
-        let mut has_received = false;
+    fn receive_datagrams(&mut self, now_ns: u64) -> Received {
+        let mut received = Received { came: false, may_have_more: true };
         for _ in 0..RECEIVES_IN_A_ROW {
             let (machine, buffers) = (&mut self.machine, &mut self.buffers);
-            let may_have_more = self.udp.receive(|packet| {
-                has_received = true;
+            received.may_have_more = self.udp.receive(|packet| {
+                received.came = true;
                 machine.handle_packet(now_ns, packet, buffers);
             });
-            if !may_have_more {
+            if !received.may_have_more {
                 break;
             }
         }
-        if has_received {
+        if received.came {
             self.quiet_polls = 0;
         }
-        has_received
+        received
     }
 
     pub(super) fn transmit(&mut self) {
         let now_ns = self.now_ns();
-        self.machine.handle_timeouts(now_ns);
         loop {
             while let Some(copy) = self.machine.poll_copy() {
                 let is_whole = self.local.copy(&copy, &mut self.buffers);

@@ -339,6 +339,10 @@ impl Machine {
             if job.pull == request.pull && job.offset == request.offset {
                 job.mask |= request.mask;
                 job.request = request.request;
+                // Requests are answered in their order: otherwise the receiver takes those between for lost.
+                let jobs = &mut self.peers[peer as usize].out.jobs;
+                jobs.remove(&mut self.jobs, index);
+                jobs.push_back(&mut self.jobs, index);
                 return;
             }
             index = job.link.next();
