@@ -421,10 +421,22 @@ fn a_held_port_waits_for_any_hypervisor_and_goes_with_its_command() {
     let mut bed = Testbed::new("held");
     let path = bed.switch.socket.with_extension("rings");
     let words = format!("port vale0:held --type ptnet --path {}", path.display());
-    let mut held = bed.vm(&words).stdout(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(held.stdout.take().unwrap()).lines();
-    let first = said.next().unwrap().unwrap();
-    assert_eq!(first, format!("port vale0:held waits for a guest at {}", path.display()));
+    let refused = bed.vm(&format!("{words} --socket /nonexistent/switch")).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(!path.exists(), "a port that is not held leaves nothing");
+    let hold = || {
+        let mut held = bed.vm(&words).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(held.stdout.take().unwrap()).lines();
+        let first = said.next().unwrap().unwrap();
+        assert_eq!(first, format!("port vale0:held waits for a guest at {}", path.display()));
+        (held, said)
+    };
+    let (mut killed, _) = hold();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    wait_until("the port goes", || !bed.has_port("held"));
+    // What a killed command left is replaced.
+    let (mut held, mut said) = hold();
     assert!(said.any(|line| line.unwrap().contains("ivshmem-doorbell,chardev=port")));
     // As QEMU hears it: the protocol's version, then its own number.
     let hear = || {

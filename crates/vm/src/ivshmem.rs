@@ -11,6 +11,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::thread;
 
+use ports::vm::Listener;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use sys::SyscallError;
 
@@ -44,12 +45,14 @@ impl Descriptors {
     }
 }
 
-/// Serves the socket at `path` from now on, one hypervisor after the other, by a thread that ends with the process.
+/// Serves the socket at `path` from now on, one hypervisor after the other, by a thread that ends with the process. The
+/// file stays; a socket of this user's that nobody serves any more is replaced.
 ///
 /// # Errors
 /// The socket cannot be made, or no thread.
 pub(crate) fn serve(path: &Path, device: Descriptors) -> Result<(), VmError> {
-    let listener = UnixListener::bind(path).map_err(VmError::file("listen at", path))?;
+    let listener = UnixListener::from(OwnedFd::from(Listener::bind(path)?));
+    listener.set_nonblocking(false).map_err(VmError::file("listen at", path))?;
     thread::Builder::new()
         .name("ivshmem".to_owned())
         .spawn(move || {

@@ -10,7 +10,7 @@ mod lent_port;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -254,9 +254,27 @@ fn lend_port(
 /// switch and to each that follows it, as long as this process runs. Returns when the switch has it.
 ///
 /// # Errors
-/// The socket exists already, there is no switch, or it refuses.
-pub fn hold_port(switch: &Path, port: &PortName, mac: &str, path: &Path) -> Result<(), VmError> {
-    is_lent(LentPort::with_rings(switch.to_owned(), port.clone(), path.to_owned(), mac)?, switch)
+/// Somebody serves the socket already, there is no switch, or it refuses.
+pub fn hold_port(
+    switch: &Path,
+    port: &PortName,
+    mac: &str,
+    path: &Path,
+) -> Result<PortSocket, VmError> {
+    let lent = LentPort::with_rings(switch.to_owned(), port.clone(), path.to_owned(), mac)?;
+    let socket = PortSocket(path.to_owned());
+    is_lent(lent, switch)?;
+    Ok(socket)
+}
+
+/// The socket of a port that this process holds; its file goes with it.
+#[derive(Debug)]
+pub struct PortSocket(PathBuf);
+
+impl Drop for PortSocket {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).ok();
+    }
 }
 
 fn is_lent(port: LentPort, switch: &Path) -> Result<(), VmError> {

@@ -100,6 +100,12 @@ impl Listener {
     }
 }
 
+impl From<Listener> for OwnedFd {
+    fn from(listener: Listener) -> Self {
+        listener.fd
+    }
+}
+
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -10,6 +10,7 @@ use packet_switch::attachment::{Ask, DeviceKind, Shape};
 use packet_switch::client::Connection;
 use serde_json::json;
 use units::parse_byte_size;
+use vm::VmError;
 use vm::line::{QUEUES_MAX, mac_of};
 use vm::words::{Words, of_port, of_rings};
 
@@ -54,12 +55,12 @@ pub(super) fn run(args: &PortArgs, switch: &Path, json: bool) -> VerbResult {
             return Err(VerbError::usage("a port of type ptnet has one pair of queues"));
         }
         signals::watch().map_err(|error| VerbError::from_error(&error))?;
-        vm::keeper::hold_port(switch, &args.port, &mac, &path)?;
+        let _socket = vm::keeper::hold_port(switch, &args.port, &mac, &path)
+            .map_err(|error| of_socket(&path, error))?;
         let held = tell(args, &path, &of_rings(&path), json);
         while held.is_ok() && signals::caught().is_none() {
             std::thread::sleep(LOOK_EVERY);
         }
-        std::fs::remove_file(&path).ok();
         return held;
     }
     add(&args.port, &path, switch)?;
@@ -90,19 +91,23 @@ fn tell(args: &PortArgs, path: &Path, words: &[Words], json: bool) -> VerbResult
 }
 
 fn add(port: &PortName, path: &Path, switch: &Path) -> Result<(), VerbError> {
-    let failed = |error: vm::VmError| VerbError::from(error);
-    let mut connection = Connection::open(switch).map_err(|error| failed(error.into()))?;
-    let listener = ports::vm::Listener::bind(path).map_err(|error| {
-        match error.source.kind() == std::io::ErrorKind::AddrInUse {
-            true => VerbError::failed(format!("{} already exists", path.display())),
-            false => failed(error.into()),
-        }
-    })?;
+    let mut connection = Connection::open(switch).map_err(VmError::from)?;
+    let listener =
+        ports::vm::Listener::bind(path).map_err(|error| of_socket(path, error.into()))?;
     let device = DeviceKind::VhostUser { path: path.display().to_string() };
     let ask = Ask::AddDevice { port: port.clone(), device, shape: Shape::of_device() };
     connection.ask_with(ask, &[listener.as_fd()]).map_err(|error| {
         // This command created the socket, and nobody serves it.
         std::fs::remove_file(path).ok();
-        failed(error.into())
+        VmError::from(error).into()
     })
+}
+
+fn of_socket(path: &Path, error: VmError) -> VerbError {
+    match &error {
+        VmError::Syscall(call) if call.source.kind() == std::io::ErrorKind::AddrInUse => {
+            VerbError::failed(format!("{} already exists", path.display()))
+        }
+        _ => error.into(),
+    }
 }
