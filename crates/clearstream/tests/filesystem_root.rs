@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::PROGRAM;
 
-/// Longest a client may take to mount what it can reach.
-const MOUNT_MAX: Duration = Duration::from_secs(10);
+/// Longest wait for a client to mount what it can reach, beside other tests.
+const MOUNT_MAX: Duration = Duration::from_secs(60);
 
 /// A copy of the lab under a name of the test's own; it goes with the value.
 pub(crate) struct Lab {

@@ -15,8 +15,6 @@ use testkit::socket::socket_path;
 mod abuse;
 #[path = "packets/log_flood.rs"]
 mod log_flood;
-#[path = "packets/reproduce.rs"]
-mod reproduce;
 #[path = "packets/restart.rs"]
 mod restart;
 #[path = "packets/signalled.rs"]

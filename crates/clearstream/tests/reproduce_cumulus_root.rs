@@ -2,10 +2,11 @@
 //! namespaces, MooseFS, sshfs and an SFTP server.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use results::{Results, Work};
 
-use crate::filesystem_root::run;
+use crate::PROGRAM;
 
 struct Folder(PathBuf);
 
@@ -20,7 +21,9 @@ fn reproduced(id: &str) -> (Results, Option<i32>) {
     let folder = Folder(std::env::temp_dir().join(format!("{id}-{}", std::process::id())));
     std::fs::create_dir_all(&folder.0).expect("a folder of our own");
     let file = folder.0.join("results.json");
-    let done = run(&["reproduce", id, "--repeats", "1", "-o", file.to_str().expect("text")]);
+    let mut command = Command::new(PROGRAM);
+    command.args(["reproduce", id, "--repeats", "1", "-o"]).arg(&file);
+    let done = command.output().expect("the program starts");
     let errors = String::from_utf8_lossy(&done.stderr).into_owned();
     let bytes = std::fs::read(&file).unwrap_or_else(|error| panic!("{error}: {errors}"));
     (results::read_results(&bytes).expect("a results document"), done.status.code())

@@ -1,5 +1,4 @@
-//! `reproduce P-pipe`: raw repeats in the file, taken up after a kill, kept and not judged after a
-//! signal.
+//! `reproduce`: raw repeats in the file, taken up after a kill, kept and not judged after a signal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use results::{Estimate, Results, Work, figure};
 
-use super::PROGRAM;
+use testkit::effort;
+
+use crate::PROGRAM;
 
 /// A folder that goes with the value.
 struct Folder(PathBuf);
@@ -174,6 +175,67 @@ fn a_reproduction_ended_by_a_signal_keeps_its_points_and_judges_nothing() {
         assert!(results.partial.is_some_and(|why| why.contains("ended by signal")));
         assert!(folder.journal().exists());
     }
+}
+
+/// Killed after its first point and started again: with the points that it had, to the same end. What a kill leaves goes
+/// by itself: the second run makes the same lab.
+#[test]
+fn root_a_killed_reproduction_of_any_id_is_taken_up() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can create network namespaces");
+        return;
+    }
+    let listed = Command::new(PROGRAM).args(["reproduce", "--list", "--json"]).output();
+    let listed = String::from_utf8(listed.expect("it ran").stdout).expect("text");
+    let ids: Vec<String> = listed
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"))
+        .map(|one| one["id"].as_str().expect("an ID").to_owned())
+        .collect();
+    assert!(ids.len() > 30, "{ids:?}");
+    let some = ["C-fig12", "G-flock"];
+    let is_taken = |id: &String| effort::is_all() || some.contains(&id.as_str());
+    for id in ids.iter().filter(|id| is_taken(id)) {
+        effort::say(&format!("reproduce {id}, killed and taken up"));
+        taken_up(id);
+    }
+    if !effort::is_all() {
+        effort::left_to_test_all("the other IDs, killed and taken up");
+    }
+}
+
+fn taken_up(id: &str) {
+    let folder = Folder::new(&format!("any-{id}"));
+    let mut first = folder.start_of(id, "200ms");
+    let has_ended = loop {
+        if first.try_wait().expect("a child").is_some() {
+            break true;
+        }
+        if lines(&folder.journal()) > 1 {
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    if has_ended {
+        // One without a second point, or this machine lacks what it needs.
+        let ended = first.wait_with_output().expect("it ended");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(matches!(ended.status.code(), Some(0 | 3 | 4 | 5)), "{id}: {said}");
+        println!("{id}: {:?} before it could be killed: {said}", ended.status);
+        return;
+    }
+    first.kill().expect("SIGKILL");
+    first.wait().expect("it ended");
+    let kept = lines(&folder.journal()) - 1;
+    let again = folder.start_of(id, "200ms").wait_with_output().expect("it ran");
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(matches!(again.status.code(), Some(0 | 3 | 5)), "{id}: {:?} {said}", again.status);
+    let resumes = format!("resuming after {}", units::count_of(kept as u64, "test"));
+    assert!(said.contains(&resumes), "{id}: {said}");
+    assert!(!folder.journal().exists(), "{id}: what is in the results file needs no journal");
+    let results = folder.read();
+    assert!(results.points.len() >= kept && results.partial.is_none(), "{id}: {said}");
+    every_summary_has_its_repeats(&results);
 }
 
 /// In a lab of its own: the run is ended by each signal, the lab, its server and the process that makes
