@@ -12,17 +12,24 @@ use crate::store;
 /// # Errors
 /// One line that names the file and the problem.
 pub(crate) fn load(path: &Path) -> Result<Results, VerbError> {
-    let bytes = store::read(path)?;
-    if let Some(read) = recorded::read(&bytes) {
+    parse(path, &store::read(path)?)
+}
+
+/// The same of a file's contents.
+///
+/// # Errors
+/// One line that names the file and the problem.
+pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Results, VerbError> {
+    if let Some(read) = recorded::read(bytes) {
         let name = path.display();
         return read.map_err(|error| VerbError::failed(format!("{name}: {error}")));
     }
-    if let Some(results) = iperf3::stored::from_iperf3(&bytes) {
+    if let Some(results) = iperf3::stored::from_iperf3(bytes) {
         return Ok(results);
     }
-    match iperf3::stored::damage_of_iperf3(&bytes) {
+    match iperf3::stored::damage_of_iperf3(bytes) {
         Some(damage) => Err(VerbError::failed(format!("{}: {damage}", path.display()))),
-        None => store::parse(path, &bytes).map_err(|error| {
+        None => store::parse(path, bytes).map_err(|error| {
             // Whatever begins like JSON may be a damaged document of this program's.
             let is_json = bytes.trim_ascii_start().first() == Some(&b'{');
             let others = "; also read are iperf3 -J, pcap, pcapng and the text of ss -tin";

@@ -4,13 +4,12 @@
 mod cc_root;
 mod cli;
 mod explain;
-mod filesystem_root;
 mod gateway_follow_root;
 mod gateway_lab_root;
 mod gateway_stalls_root;
 mod gateway_watch_root;
 mod gateway_weights_root;
-mod joined_root;
+mod mpi_slow_rank;
 mod packets;
 mod planted_recorded;
 mod planted_root;

@@ -6,7 +6,8 @@
 //! have collective operations: barrier, broadcast, reduce and gather, each with a deadline.
 //!
 //! Where the ranks of a job will run, and what receives their messages, is told without starting it: [`job_map()`] asks
-//! the launcher, [`place`] adds what a host's machine has.
+//! the launcher, [`place`] adds what a host's machine has. What held it up is read from what its ranks report at their end
+//! ([`judge_messages`]).
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ mod orphan;
 mod placement;
 mod threads;
 mod vendor;
+mod waiting;
 
 pub use bind::{bind_process, bind_thread, cores};
 pub use collective::{Collective, CollectiveError, Combine, Operation, Output};
@@ -36,3 +38,4 @@ pub use placement::{
     CoreChoice, EndpointPlace, HereView, QueueChoice, RankPlacement, Receiver, even_ranks, place,
 };
 pub use threads::{Channels, ThreadsEnd, run_threads};
+pub use waiting::{MessagesLimit, RankMessages, Waited, judge_messages};

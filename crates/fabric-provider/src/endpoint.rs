@@ -3,9 +3,11 @@
 
 mod endings;
 mod progress;
+mod waits;
 
 pub(crate) use endings::Queues;
 use endings::{flags_of, number_of};
+use waits::Waits;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -90,6 +92,8 @@ pub(crate) struct Endpoint {
     quiet_polls: u32,
     /// Polls in a row at which an answer was late and not all packets were taken in.
     overdue_polls: u32,
+    /// Where a report is asked for.
+    waits: Option<Waits>,
     _presence: Presence,
     probes: Probes,
     operations: Operations,
@@ -165,6 +169,7 @@ impl Endpoint {
             local: Local::open(&name),
             quiet_polls: 0,
             overdue_polls: 0,
+            waits: endings::report_file().map(|_path| Waits::default()),
             _presence: presence,
             probes: Probes::default(),
             operations: Operations::default(),

@@ -346,6 +346,20 @@ impl Machine {
         self.peers.len() as u32
     }
 
+    /// Whether a message or an answer of this peer is awaited: a posted receive names it, a message of it is on its way
+    /// here, or one to it has not been received.
+    #[must_use]
+    pub fn awaits(&self, peer: PeerId) -> bool {
+        let Some(known) = self.peers.get(peer.0 as usize) else { return false };
+        self.owes(peer.0) || !known.pulls.list.is_empty()
+    }
+
+    /// Whether a peer is to send a message that a posted receive names, or to receive one.
+    pub(crate) fn owes(&self, peer: u32) -> bool {
+        // An acknowledged announcement still waits for its `Done`.
+        self.matcher.is_awaited(peer) || !self.peers[peer as usize].out.sends.is_empty()
+    }
+
     /// Why a peer failed, if it did.
     #[must_use]
     pub fn peer_failure(&self, peer: PeerId) -> Option<Failure> {

@@ -1,6 +1,7 @@
 //! `clearstream explain`: identifies the bottleneck from stored results, on any machine.
 
 mod load;
+mod messages;
 mod network;
 mod symptoms;
 
@@ -13,6 +14,7 @@ use serde::Serialize;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::foreign;
+use crate::store;
 use crate::verdict_text::{self, Detail};
 
 /// Options of `explain`.
@@ -28,7 +30,9 @@ use crate::verdict_text::{self, Detail};
     Nothing is measured: the verdict rests on the file, including experiments recorded in it. Files\n\
     of other programs are read as well, with a note on what they cannot show: `iperf3 -J`, a packet\n\
     capture (pcap, pcapng: the first 10 MB of its biggest TCP flow), and samples of `ss -tin`;\n\
-    docs/recordings.md says how to take them. `clearstream help limits` describes every limit, its\n\
+    docs/recordings.md says how to take them. Of the reports of an MPI job (`mpi --report`) it\n\
+    says which rank the others wait for, and whether packets were lost.\n\n\
+    `clearstream help limits` describes every limit, its\n\
     evidence and the experiment that decides, `clearstream help symptoms` every symptom.")]
 pub(crate) struct ExplainArgs {
     /// Results file, output of `iperf3 -J` or `ss -tin`, or a packet capture; `-`
@@ -85,8 +89,26 @@ enum After<'a> {
     Network(&'a network::After),
 }
 
+fn tell_messages(args: &ExplainArgs, told: &messages::Told, json: bool) -> VerbResult {
+    if args.symptoms || args.after.is_some() || !args.more.is_empty() {
+        let text = "reports of a job's ranks are explained alone, without --symptoms and --after";
+        return Err(VerbError::usage(text));
+    }
+    let mut out = crate::out::stdout();
+    if json {
+        writeln!(out, "{}", serde_json::to_string(told).map_err(io::Error::from)?)?;
+    } else {
+        write!(out, "{}", messages::show(told))?;
+    }
+    Ok(Exit::Ok)
+}
+
 pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
-    let mut results = foreign::load(&args.results)?;
+    let bytes = store::read(&args.results)?;
+    if let Some(told) = messages::read(&args.results, &bytes) {
+        return tell_messages(args, &told?, json);
+    }
+    let mut results = foreign::parse(&args.results, &bytes)?;
     for (more, number) in args.more.iter().zip(1_u32..) {
         results.points.extend(more_of(&args.results, &results, more, number)?);
     }

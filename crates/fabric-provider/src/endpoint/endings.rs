@@ -1,6 +1,7 @@
 //! What an endpoint tells the program: completions, errors, and at its end a line of counters.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
 use messaging::{Arrived, Channel, Completion, Event, Failure, OperationError, PeerId, Status};
 
@@ -11,8 +12,10 @@ use crate::name::socket_address;
 use crate::presence::Found;
 use crate::queue::{Ended, Error, Queue};
 
-/// Names a file to which a line is added when an endpoint closes: what went through it.
+/// Names a file to which a line is added when an endpoint closes: what went through it, and whom it waited for.
 const REPORT_VARIABLE: &str = "FI_CLEARSTREAM_REPORT";
+/// Where launchers say which rank a process is: Open MPI, PMIx, PMI.
+const RANK_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
 
 impl Endpoint {
     /// Tells the program what ended.
@@ -95,32 +98,66 @@ impl Endpoint {
 
     /// One line, where one is asked for.
     pub(super) fn report(&self) {
-        let Some(path) = std::env::var_os(REPORT_VARIABLE).filter(|path| !path.is_empty()) else {
-            return;
-        };
+        let (Some(path), Some(waits)) = (report_file(), &self.waits) else { return };
+        let address = socket_address(&self.name.address);
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "-._".contains(*letter);
+        let host: String = host.chars().filter(is_plain).collect();
         let counters = self.machine.counters();
-        let line = format!(
-            "{{\"pid\":{},\"peers\":{},\"sent_pkts\":{},\"received_pkts\":{},\"resent_pkts\":{},\
-             \"reasked_pkts\":{},\"timeouts\":{},\"forged_pkts\":{},\"sends\":{},\"receives\":{},\
-             \"memory_peers\":{},\"memory_pkts\":{},\"direct_bytes\":{}}}\n",
-            std::process::id(),
-            self.machine.peers_count(),
-            counters.sent_pkts,
-            counters.received_pkts,
-            counters.resent_pkts,
-            counters.reasked_pkts,
-            counters.timeouts,
-            counters.forged_pkts,
-            self.udp.sends_count,
-            self.udp.receives_count,
-            self.local.peers_count,
-            self.local.sends_count,
-            counters.direct_bytes,
-        );
+        let numbers = [
+            ("pid", u64::from(std::process::id())),
+            ("ran_ns", self.now_ns()),
+            ("polled_ns", waits.polled_ns()),
+            ("peers", u64::from(self.machine.peers_count())),
+            ("sent_pkts", counters.sent_pkts),
+            ("received_pkts", counters.received_pkts),
+            ("resent_pkts", counters.resent_pkts),
+            ("reasked_pkts", counters.reasked_pkts),
+            ("duplicate_pkts", counters.duplicate_pkts),
+            ("spurious_losses", counters.spurious_losses),
+            ("timeouts", counters.timeouts),
+            ("forged_pkts", counters.forged_pkts),
+            ("sends", self.udp.sends_count),
+            ("receives", self.udp.receives_count),
+            ("memory_peers", self.local.peers_count),
+            ("memory_pkts", self.local.sends_count),
+            ("direct_bytes", counters.direct_bytes),
+            ("copied_bytes", counters.copied_bytes),
+            ("unexpected_messages", counters.unexpected_messages),
+            ("announced_for_room", counters.announced_for_room),
+        ];
+        let mut line = String::from("{\"kind\":\"messages_of_a_rank\"");
+        for (name, number) in numbers {
+            write!(line, ",\"{name}\":{number}").ok();
+        }
+        if let Some(rank) = rank() {
+            write!(line, ",\"rank\":{rank}").ok();
+        }
+        write!(line, ",\"host\":\"{host}\"").ok();
+        if let Some(address) = address {
+            write!(line, ",\"address\":\"{address}\"").ok();
+        }
+        let waited = waits.by_peer().filter_map(|(peer, waited_ns)| {
+            let address = socket_address(&self.machine.peer_address(peer)?)?;
+            Some(format!("{{\"for\":\"{address}\",\"ns\":{waited_ns}}}"))
+        });
+        let waited: Vec<String> = waited.collect();
+        writeln!(line, ",\"waited\":[{}]}}", waited.join(",")).ok();
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
         // Nobody is left to tell.
         file.and_then(|mut file| file.write_all(line.as_bytes())).ok();
     }
+}
+
+/// The file to which a line is added when an endpoint closes, if one is asked for.
+pub(super) fn report_file() -> Option<std::ffi::OsString> {
+    std::env::var_os(REPORT_VARIABLE).filter(|path| !path.is_empty())
+}
+
+/// The number that the launcher gave this process.
+fn rank() -> Option<u32> {
+    let given = |name: &&str| std::env::var(name).ok()?.parse().ok();
+    RANK_VARIABLES.iter().find_map(given)
 }
 
 /// The completion queues of a domain.

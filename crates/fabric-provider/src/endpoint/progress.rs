@@ -28,6 +28,9 @@ impl Endpoint {
     /// Takes packets in and sends what is due. True: packets came.
     pub(crate) fn progress(&mut self, queues: &mut Queues<'_>) -> bool {
         let now_ns = self.now_ns();
+        if let Some(waits) = &mut self.waits {
+            waits.poll(now_ns, &self.machine);
+        }
         let is_overdue = self.machine.poll_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
         let mut has_received = self.local.receive(now_ns, &mut self.machine, &mut self.buffers);
         let mut may_have_more = has_received;

@@ -175,10 +175,7 @@ impl Machine {
     /// Sends a `Ping` to a quiet peer that a posted receive names or that a send waits for, once per
     /// keepalive interval.
     pub(super) fn await_peer(&mut self, now_ns: u64, peer: u32) {
-        let known = &self.peers[peer as usize];
-        // An acknowledged announcement still waits for its `Done`.
-        let is_awaited = self.matcher.is_awaited(peer) || !known.out.sends.is_empty();
-        if known.due.keepalive_ns > 0 || !is_awaited {
+        if self.peers[peer as usize].due.keepalive_ns > 0 || !self.owes(peer) {
             return;
         }
         let known = &mut self.peers[peer as usize];

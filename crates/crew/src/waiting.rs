@@ -1,0 +1,230 @@
+//! What the messages of a job say of it: which rank the others wait for, and whether packets were lost.
+
+use serde::{Deserialize, Serialize};
+
+/// What a rank's endpoint reports when it closes (`clearstream mpi --report`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RankMessages {
+    /// [`RankMessages::KIND`].
+    pub kind: String,
+    /// Its number, as the launcher gave it.
+    pub rank: Option<u32>,
+    /// The host's name.
+    pub host: String,
+    /// Where others reach it: IP address and UDP port.
+    pub address: String,
+    /// Nanoseconds from its beginning to its end.
+    pub ran_ns: u64,
+    /// Of these, spent in polls one after the other: the program waited for messages.
+    pub polled_ns: u64,
+    /// Packets sent, over UDP and through memory.
+    pub sent_pkts: u64,
+    /// Of these, through memory.
+    pub memory_pkts: u64,
+    /// Packets received.
+    pub received_pkts: u64,
+    /// Packets sent again.
+    pub resent_pkts: u64,
+    /// Packets requested again.
+    pub reasked_pkts: u64,
+    /// Packets that had already been received.
+    pub duplicate_pkts: u64,
+    /// Messages that came before their receive was posted.
+    pub unexpected_messages: u64,
+    /// Bytes copied once more: of short sends and of unexpected messages.
+    pub copied_bytes: u64,
+    /// For how long messages of each peer were awaited while the program waited.
+    pub waited: Vec<Waited>,
+}
+
+/// For whom, and for how long.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Waited {
+    /// The peer's address.
+    #[serde(rename = "for")]
+    pub peer: String,
+    /// Nanoseconds.
+    pub ns: u64,
+}
+
+impl RankMessages {
+    /// What [`RankMessages::kind`] is.
+    pub const KIND: &str = "messages_of_a_rank";
+
+    /// Share of its time that it waited, 0 to 1.
+    #[must_use]
+    pub fn waited_share(&self) -> f64 {
+        share(self.polled_ns, self.ran_ns)
+    }
+
+    /// Share of its packets that were sent or requested again, 0 to 1.
+    #[must_use]
+    pub fn repeated_share(&self) -> f64 {
+        share(self.resent_pkts.saturating_add(self.reasked_pkts), self.sent_pkts)
+    }
+
+    fn waited_for(&self, address: &str) -> u64 {
+        let of = self.waited.iter().filter(|one| one.peer == address);
+        of.map(|one| one.ns).fold(0, u64::saturating_add)
+    }
+}
+
+/// What holds a job up, as far as its messages tell.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(tag = "code", rename_all = "kebab-case")]
+pub enum MessagesLimit {
+    /// Packets are lost, and wait for being sent again.
+    Loss {
+        /// Share of packets that were sent or requested again.
+        repeated_share: f64,
+    },
+    /// One rank computes while the others wait for it.
+    SlowRank {
+        /// Its place among the reports.
+        index: usize,
+        /// Share of their time that the others waited while a message of it was outstanding, the median.
+        waited_share: f64,
+        /// Share of its time that it waited itself.
+        own_share: f64,
+    },
+    /// All wait for each other: messages take most of the time.
+    Messages {
+        /// Share of their time that the ranks waited, the median.
+        waited_share: f64,
+        /// Share of the packets that went through memory.
+        memory_share: f64,
+    },
+    /// The ranks compute.
+    Computing {
+        /// Share of their time that the ranks waited, the median.
+        waited_share: f64,
+    },
+}
+
+/// Share of packets from which repeating them is what to look at first: each costs a round trip or a timeout.
+const LOSS_MIN: f64 = 0.01;
+/// Share of duplicates among what was repeated above which answers were late, not lost.
+const LATE_MIN: f64 = 0.5;
+/// Share of the others' time from which a rank that they wait for is named.
+const SLOW_MIN: f64 = 0.2;
+/// It waits itself at most this part of what they wait for it.
+const SLOW_OWN_MAX: f64 = 0.5;
+/// Share of the time from which waiting is what the job does.
+const WAITING_MIN: f64 = 0.5;
+
+/// What holds the job up; `None` without a report.
+#[must_use]
+pub fn judge_messages(ranks: &[RankMessages]) -> Option<MessagesLimit> {
+    if ranks.is_empty() {
+        return None;
+    }
+    let sum = |of: fn(&RankMessages) -> u64| ranks.iter().map(of).fold(0, u64::saturating_add);
+    let repeated = sum(|rank| rank.resent_pkts.saturating_add(rank.reasked_pkts));
+    let sent = sum(|rank| rank.sent_pkts);
+    let is_late = share(sum(|rank| rank.duplicate_pkts), repeated) > LATE_MIN;
+    if !is_late && share(repeated, sent) >= LOSS_MIN {
+        return Some(MessagesLimit::Loss { repeated_share: share(repeated, sent) });
+    }
+    let waited_share = median(ranks.iter().map(RankMessages::waited_share).collect());
+    let slow = (0..ranks.len()).map(|index| {
+        let rank = &ranks[index];
+        let others = ranks.iter().enumerate().filter(|(other, _)| *other != index);
+        let shares = others.map(|(_, other)| share(other.waited_for(&rank.address), other.ran_ns));
+        (index, median(shares.collect()), rank.waited_share())
+    });
+    let slowest = slow
+        .filter(|(_, waited, own)| *waited >= SLOW_MIN && *own <= SLOW_OWN_MAX * waited)
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    if let Some((index, waited_share, own_share)) = slowest {
+        return Some(MessagesLimit::SlowRank { index, waited_share, own_share });
+    }
+    Some(if waited_share >= WAITING_MIN {
+        let memory_share = share(sum(|rank| rank.memory_pkts), sent);
+        MessagesLimit::Messages { waited_share, memory_share }
+    } else {
+        MessagesLimit::Computing { waited_share }
+    })
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { (part as f64 / whole as f64).min(1.0) }
+}
+
+/// The middle one, of an even number the lower; 0 of none.
+fn median(mut shares: Vec<f64>) -> f64 {
+    shares.sort_unstable_by(f64::total_cmp);
+    let middle = shares.len().saturating_sub(1) / 2;
+    shares.get(middle).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranks(polled: [u64; 4]) -> Vec<RankMessages> {
+        let address = |index: usize| format!("10.0.0.{index}:1");
+        let all = polled.into_iter().enumerate().map(|(index, polled_ns)| RankMessages {
+            rank: u32::try_from(index).ok(),
+            address: address(index),
+            ran_ns: 1_000,
+            polled_ns,
+            sent_pkts: 1_000,
+            waited: (0..4)
+                .filter(|other| *other != index)
+                .map(|other| Waited { peer: address(other), ns: 0 })
+                .collect(),
+            ..RankMessages::default()
+        });
+        all.collect()
+    }
+
+    #[test]
+    fn the_rank_that_computes_while_the_others_wait_for_it_is_named() {
+        let mut job = ranks([700, 700, 50, 700]);
+        for (index, rank) in job.iter_mut().enumerate() {
+            for waited in &mut rank.waited {
+                waited.ns = if index != 2 && waited.peer == "10.0.0.2:1" { 600 } else { 90 };
+            }
+        }
+        let limit = judge_messages(&job).expect("reports");
+        let slow = MessagesLimit::SlowRank { index: 2, waited_share: 0.6, own_share: 0.05 };
+        assert_eq!(limit, slow);
+        // One that waits as long as the others is not what they wait for.
+        job[2].polled_ns = 600;
+        let limit = judge_messages(&job).expect("reports");
+        assert!(matches!(limit, MessagesLimit::Messages { .. }), "{limit:?}");
+    }
+
+    #[test]
+    fn losses_come_first_and_late_answers_are_none() {
+        let mut job = ranks([900; 4]);
+        for rank in &mut job {
+            (rank.resent_pkts, rank.reasked_pkts) = (15, 5);
+        }
+        let limit = judge_messages(&job).expect("reports");
+        assert_eq!(limit, MessagesLimit::Loss { repeated_share: 0.02 });
+        for rank in &mut job {
+            rank.duplicate_pkts = 15;
+        }
+        let limit = judge_messages(&job).expect("reports");
+        assert_eq!(limit, MessagesLimit::Messages { waited_share: 0.9, memory_share: 0.0 });
+    }
+
+    #[test]
+    fn ranks_that_compute_are_not_held_up_and_absurd_reports_do_no_harm() {
+        let limit = judge_messages(&ranks([100, 200, 300, 900]));
+        assert_eq!(limit, Some(MessagesLimit::Computing { waited_share: 0.2 }));
+        assert_eq!(judge_messages(&[]), None);
+        let absurd = RankMessages {
+            polled_ns: u64::MAX,
+            sent_pkts: u64::MAX,
+            resent_pkts: u64::MAX,
+            reasked_pkts: u64::MAX,
+            waited: vec![Waited { peer: String::new(), ns: u64::MAX }; 3],
+            ..RankMessages::default()
+        };
+        assert!(judge_messages(&vec![absurd; 3]).is_some());
+    }
+}
