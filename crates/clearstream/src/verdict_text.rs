@@ -149,7 +149,7 @@ pub(crate) fn verdict_lines(
     }
     if let (Some(change), false) = (&verdict.host_change, verdict.confirmed) {
         let end = if change.end == End::Near { "near" } else { "far" };
-        wrapped(out, "To prove ", &format!("at the {end} end, as root: {}", change.command))?;
+        wrapped(out, "Confirm  ", &format!("at the {end} end, as root: {}", change.command))?;
         let predicted = show_bit_rate(change.predicted_bits_per_s);
         wrapped(out, "         ", &format!("{}; up to {predicted} is predicted", change.text))?;
         if let Some(undo) = &change.undo {
