@@ -130,7 +130,7 @@ pub(crate) const ENTRIES: [Entry; 35] = [
     ),
     messages(
         "M-fig5",
-        "IMB Alltoall, one process a core",
+        "IMB Alltoall, one process per core",
         "spreading receive work pays when many processes talk",
     ),
     messages(

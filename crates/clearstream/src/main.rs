@@ -40,7 +40,7 @@ use crate::verbs::Verb;
 #[command(
     name = "clearstream",
     version,
-    about = "How fast can two Linux hosts really talk, why not faster, and what to change",
+    about = "How fast two Linux hosts can really talk, why not faster, and what to change",
     after_help = after_help(),
     propagate_version = true,
     disable_help_subcommand = true,

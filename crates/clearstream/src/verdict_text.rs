@@ -149,7 +149,7 @@ pub(crate) fn verdict_lines(
     }
     if let (Some(change), false) = (&verdict.host_change, verdict.confirmed) {
         let end = if change.end == End::Near { "near" } else { "far" };
-        wrapped(out, "To prove ", &format!("at the {end} end, as root: {}", change.command))?;
+        wrapped(out, "Confirm  ", &format!("at the {end} end, as root: {}", change.command))?;
         let predicted = show_bit_rate(change.predicted_bits_per_s);
         wrapped(out, "         ", &format!("{}; up to {predicted} is predicted", change.text))?;
         if let Some(undo) = &change.undo {
@@ -168,7 +168,7 @@ pub(crate) fn verdict_lines(
     Ok(())
 }
 
-/// The experiment: its change, its outcome in a word, and what was predicted beside what came.
+/// The experiment: its change, its outcome in a word, and what was predicted beside what was measured.
 fn experiment(out: &mut String, told: &Confirmation, is_new: bool) -> std::fmt::Result {
     let word = told.ruling.map_or_else(String::new, |ruling| format!(", {}", ruling.name()));
     let outcome = if is_new { format!(": {}", told.outcome) } else { String::new() };
@@ -176,7 +176,7 @@ fn experiment(out: &mut String, told: &Confirmation, is_new: bool) -> std::fmt::
     let bounds = (told.predicted_low_bits_per_s, told.predicted_high_bits_per_s);
     if let Some(predicted) = between(bounds) {
         let mut line =
-            format!("{predicted} was predicted; {} came", show_bit_rate(told.after_bits_per_s));
+            format!("predicted {predicted}; measured {}", show_bit_rate(told.after_bits_per_s));
         if let Some(rival) = &told.rival {
             let name = rival.limit.name();
             let predicted = between((rival.low_bits_per_s, rival.high_bits_per_s));
@@ -190,7 +190,7 @@ fn experiment(out: &mut String, told: &Confirmation, is_new: bool) -> std::fmt::
     }
     for companion in &told.companions {
         let word = if companion.holds { "as predicted" } else { "not as predicted" };
-        let line = format!("{word}: {}; {} came", companion.predicted, companion.measured);
+        let line = format!("{word}: {}; measured: {}", companion.predicted, companion.measured);
         wrapped(out, "         ", &line)?;
     }
     Ok(())

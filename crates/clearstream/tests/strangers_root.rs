@@ -205,7 +205,7 @@ fn root_what_others_could_write_to_is_not_believed_though_it_is_ones_own() {
         // Where only the lab is open, its file is another's.
         give(&state, if open == "/labs/x" { STRANGER } else { VICTIM });
         for arguments in [&["lab", "status", "x"][..], &["lab", "down", "x"]] {
-            refused(&place.run(arguments), "may be written to by others");
+            refused(&place.run(arguments), "is writable by others");
             assert!(bait.lives() && state.exists(), "{arguments:?}");
         }
         fs::remove_dir_all(place.runtime()).expect("root may");

@@ -298,7 +298,11 @@ impl Comparison {
         if !can_tell && (count > 0 || refused.is_empty()) {
             refused.insert(
                 0,
-                format!("none of {count} figures has enough repeats on both sides to tell"),
+                match count {
+                    0 => "no figure can be judged".to_owned(),
+                    1 => "the only figure with equal settings does not have enough repeats".to_owned(),
+                    _ => format!("none of the {count} figures with equal settings has enough repeats on both sides"),
+                },
             );
         }
         let is_beyond =

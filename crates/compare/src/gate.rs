@@ -108,7 +108,7 @@ pub enum GateError {
         why: String,
     },
     /// A test of these options measures no such thing.
-    #[error("{gate}: this test cannot measure that: {why}")]
+    #[error("{gate}: this test does not measure that: {why}")]
     NotOfTest {
         /// The option as typed.
         gate: String,

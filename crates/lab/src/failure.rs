@@ -88,11 +88,14 @@ impl fmt::Display for Failure {
         let (host, interfaces) = (&self.host, self.interfaces.join(" and "));
         match self.kind {
             FailureKind::Forward => write!(f, "{host} forwards nothing"),
+            FailureKind::Hang if self.interfaces.len() > 1 => {
+                write!(f, "{host} hangs: {interfaces} carry nothing; their carriers stay on")
+            }
             FailureKind::Hang => {
-                write!(f, "{host} hangs: {interfaces} carry nothing, with the carrier on")
+                write!(f, "{host} hangs: {interfaces} carries nothing; its carrier stays on")
             }
             FailureKind::Port => {
-                write!(f, "{host}: {interfaces} carries nothing, with the carrier on")
+                write!(f, "{host}: {interfaces} carries nothing; its carrier stays on")
             }
             FailureKind::Carrier => write!(f, "{host}: {interfaces} has no carrier"),
         }

@@ -36,7 +36,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 #[derive(Debug, Error)]
 pub enum PrivateError {
     /// Somebody else has, or may have, prepared what is there. It is left as it is.
-    #[error("{} {what}; it is not used and left alone: {advice}", .path.display())]
+    #[error("{} {what}; it is neither used nor changed: {advice}", .path.display())]
     NotOurs {
         /// What was looked at.
         path: PathBuf,
@@ -279,8 +279,8 @@ fn open_folder(
     if stat.st_mode & OTHERS_WRITE != 0 {
         return Err(PrivateError::NotOurs {
             path: path.to_owned(),
-            what: "may be written to by others".to_owned(),
-            advice: "look at what is in it, then take that right from them (chmod go-w)",
+            what: "is writable by others".to_owned(),
+            advice: "inspect its contents, then remove that permission (chmod go-w)",
         });
     }
     Ok(Some(Folder { fd, path: path.to_owned() }))

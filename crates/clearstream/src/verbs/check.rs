@@ -44,16 +44,16 @@ const OUTPUT: &str = "Output";
     clearstream check --example                        list the models that come with the program\n  \
     clearstream check --example peterson --print       print one of them\n  \
     clearstream check --example peterson               check it\n  \
-    clearstream check mutex.dve --simulate             take the steps yourself\n  \
+    clearstream check mutex.dve --simulate             choose the transitions yourself\n  \
     clearstream check mutex.dve --ranks 2              search with two threads\n  \
     clearstream check mutex.dve --hosts a,b            search with two hosts, over MPI\n  \
     mpirun -n 8 clearstream check mutex.dve            search with an MPI job of your own\n\n\
     Formulas: propositions are expressions of the model in braces, {x == 1} or {PROCESS.STATE};\n\
     operators are G F X U W R ! && || -> <->, or SPIN's [] <> V and words (always, until, ...).\n\
-    A model with a property process of its own is checked for that one.\n\n\
+    If a model has a property process, that property is checked.\n\n\
     The language: docs/dve.md. A tutorial: docs/tutorial-checking.md. Searches: docs/checking.md.\n\n\
     Exit codes: 0 holds, 10 violated, 11 undecided (memory, time, interrupted),\n\
-    2 the model, the formula or the options are wrong.")]
+    2 invalid model, formula or options.")]
 pub(crate) struct CheckArgs {
     /// The model, in the DVE language; a .mdve file is expanded first.
     #[arg(value_name = "MODEL.dve")]
@@ -81,23 +81,24 @@ pub(crate) struct CheckArgs {
     /// Do not report deadlocks.
     #[arg(long, help_heading = PROPERTIES)]
     allow_deadlock: bool,
-    /// Search all states, also after a violation, and list unreachable code.
+    /// Search all states, even after a violation, and list unreachable code.
     #[arg(long, conflicts_with = "ltl", help_heading = PROPERTIES)]
     full: bool,
     /// Skip interleavings that cannot change the verdict (partial-order reduction; formulas without X).
     #[arg(long, conflicts_with_all = ["full", "fairness"], help_heading = SEARCH)]
     reduce: bool,
-    /// Store a 64-bit hash of each state: a third less memory with one rank, may miss errors.
+    /// Store a 64-bit hash of each state: with one rank, a third less memory; may miss errors.
     #[arg(long, conflicts_with_all = ["ltl", "full", "fairness", "bitstate"], help_heading = SEARCH)]
     hash_compaction: bool,
-    /// Store three bits of each state in a table of this size, divided among ranks: may miss errors.
+    /// Store three bits of each state in a table of this size, divided among ranks; may miss
+    /// errors.
     #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size, conflicts_with_all = ["ltl", "full", "fairness"], help_heading = SEARCH)]
     bitstate: Option<u64>,
     /// Save an undecided search to this file, and a running one every 10 minutes (not for formulas). With
     /// many ranks, each saves its part on its own host, as FILE.a0, FILE.a1 ... or FILE.b0 ...
     #[arg(long, value_name = "FILE", help_heading = SEARCH)]
     checkpoint: Option<PathBuf>,
-    /// Continue the search in this file, with the same model, options and number of ranks.
+    /// Continue the search saved in this file, with the same model, options and number of ranks.
     #[arg(long, value_name = "FILE", help_heading = SEARCH)]
     resume: Option<PathBuf>,
     /// Stop, undecided, when the states take more memory than this, for example 4G.
@@ -110,12 +111,13 @@ pub(crate) struct CheckArgs {
     /// formulas, each has its own part); with --hosts, processes of an MPI job.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = RANKS)]
     ranks: Option<u16>,
-    /// Search on these hosts, by default one rank each: the program starts itself there with mpirun (Open
-    /// MPI or MPICH). Under a launcher of your own, neither this option nor --ranks is needed.
+    /// Search on these hosts, by default with one rank on each: mpirun starts this program there
+    /// (Open MPI or MPICH). Under a launcher of your own, neither this option nor --ranks is
+    /// needed.
     #[arg(long, value_name = "HOST", value_delimiter = ',', help_heading = RANKS)]
     hosts: Vec<String>,
-    /// Bind each rank to a physical core of its own while there are enough, alternating between packages.
-    /// --hosts implies it; in a job of your own, the launcher's binding takes precedence.
+    /// Bind each rank to its own physical core as long as there are enough, alternating between
+    /// packages. --hosts implies it; in a job of your own, the launcher's binding takes precedence.
     #[arg(long, help_heading = RANKS)]
     bind: bool,
     /// Let threads exchange messages and keep separate sets of states, like the ranks of an MPI job.

@@ -19,15 +19,15 @@ use crate::{foreign, store};
     clearstream compare october/ november/ --report compare.html\n  \
     clearstream compare good.json new.json --gate        exit code 3 if a figure got worse\n\n\
     Figures are compared if they come from the same work, with the same settings, on hosts in the\n\
-    same roles; the hosts themselves may differ. Tests of the same kind whose settings differ are\n\
-    compared in a part of their own that names the settings, where it is clear which belong\n\
-    together; --gate does not judge those and is missed. The difference is the median of all\n\
-    pairwise differences, with its 95% interval (Hodges-Lehmann); whether it is beyond the noise is\n\
-    decided by the rank-sum test; at most 5% of reported differences are expected to be false. It\n\
-    takes four repeats on both sides, or three and five, to tell any, and more to tell one of many;\n\
-    the text then says how many.\n\
-    Of folders that hold enough files each run counts once; otherwise each repeat does, and what\n\
-    differs from run to run is not part of the noise. docs/compare.md says more.")]
+    same roles; the hosts themselves may differ. Where it is clear which tests belong together,\n\
+    tests of the same kind whose settings differ are compared in a separate part that names the\n\
+    settings; --gate does not judge these and is missed. The difference is the median of all\n\
+    pairwise differences, with its 95% interval (Hodges-Lehmann); the rank-sum test decides whether\n\
+    it is beyond the noise; at most 5% of reported differences are expected to be false. Four\n\
+    repeats on both sides, or three and five, are needed to detect any difference, and more to\n\
+    detect one among many figures; the text then says how many.\n\
+    In folders that hold enough files each run counts once. Otherwise each repeat counts, and what\n\
+    differs from run to run is not part of the noise. Details: docs/compare.md.")]
 pub(crate) struct CompareArgs {
     /// Baseline: a results file, or a folder of them.
     #[arg(value_name = "A")]
@@ -41,7 +41,8 @@ pub(crate) struct CompareArgs {
     /// Also write an HTML page that opens offline.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Exit with code 3 if a figure got worse beyond the noise, a test's settings differ, or none can be judged.
+    /// Exit with code 3 if a figure got worse beyond the noise, a test's settings differ, or no
+    /// figure can be judged.
     #[arg(long)]
     gate: bool,
     /// With --gate, ignore differences up to this share of A's median: 2%.

@@ -39,21 +39,22 @@ pub(crate) struct ExplainArgs {
     /// reads standard input.
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
-    /// UDP tests of the same path at other rates: two rates tell a rate limit from random loss. Or requests and answers
-    /// over the same path with less load: what is longer under load waits in a queue.
+    /// UDP tests of the same path at other rates: two rates distinguish a rate limit from random
+    /// loss. Or request/response tests of the same path with less load: a round trip that is longer
+    /// under load waits in a queue.
     #[arg(value_name = "MORE", conflicts_with = "after")]
     more: Vec<PathBuf>,
     /// The same test after the change that the verdict advises: what changed between the files, and
-    /// `confirmed`, `refuted` or, if the files record no change, `inconclusive`. The same tests and an
-    /// earlier run are refused. Of `io` and `meta`: whether each phase's rate changed beyond the noise of
-    /// its repeats, and whether that confirms the verdict.
+    /// `confirmed`, `refuted` or, if the files record no change, `inconclusive`. The same tests and
+    /// an earlier run are refused. For `io` and `meta`: whether each phase's rate changed beyond
+    /// the noise of its repeats, and whether that confirms the verdict.
     #[arg(long, value_name = "RESULTS")]
     after: Option<PathBuf>,
     /// Also list every limit that was ruled out, and why.
     #[arg(short, long)]
     all: bool,
-    /// What the figures show instead of the verdict: each symptom with its spread, unit and the
-    /// counter it comes from; what the file does not hold is named.
+    /// Print what the figures show instead of the verdict: each symptom with its spread, unit and
+    /// the counter it comes from; symptoms that the file does not hold are named.
     #[arg(long, conflicts_with_all = ["all", "after"])]
     symptoms: bool,
 }

@@ -55,7 +55,8 @@ enum Action {
     Weights(weights::WeightsArgs),
     /// Write a host's part of the plan as networkd's, NetworkManager's, netplan's, … configuration.
     Emit(emit::EmitArgs),
-    /// Print this host's counters as a line of JSON for each line of standard input: how other hosts ask for them.
+    /// Print this host's counters as a line of JSON for each line of standard input (for requests
+    /// from other hosts).
     Count,
     /// Say which gateway carries a flow.
     Explain(explain::ExplainArgs),

@@ -15,7 +15,7 @@ use crate::{CommandLine, VerbResult};
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct HelpArgs {
-    /// A command, then its action where it has several; or a topic.
+    /// A command, with its subcommand if it has any; or a topic.
     #[arg(value_name = "COMMAND|TOPIC")]
     words: Vec<OsString>,
 }

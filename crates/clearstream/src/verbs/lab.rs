@@ -18,7 +18,7 @@ use crate::exit::{Exit, VerbError};
     clearstream lab up glif2010\n  \
     clearstream lab exec geneva -- iperf3 -s -D\n  \
     clearstream lab exec amsterdam -- iperf3 -c geneva\n  \
-    clearstream lab fail amsterdam hang   to end it: lab mend amsterdam\n  \
+    clearstream lab fail amsterdam hang   `lab mend amsterdam` ends the failure\n  \
     clearstream lab status\n  \
     clearstream lab down\n\n\
     A lab is one process; when it ends, however it ends, nothing of the lab remains. Without root, a\n\
@@ -36,7 +36,7 @@ enum Action {
         /// Name of a built-in lab, or a lab file.
         #[arg(value_name = "NAME|FILE.toml")]
         lab: String,
-        /// Take the lab down when this process ends, however it ends.
+        /// Take the lab down when the process PID ends, however it ends.
         #[arg(long = "while", value_name = "PID")]
         owner: Option<i32>,
     },
@@ -44,10 +44,10 @@ enum Action {
     Down {
         /// Name of the lab; may be omitted if only one is up.
         lab: Option<String>,
-        /// Every lab that is up.
+        /// Take down every lab that is up.
         #[arg(long, conflicts_with = "lab")]
         all: bool,
-        /// Succeed also if no such lab is up, for scripts that clean up.
+        /// Succeed even if no such lab is up, for scripts that clean up.
         #[arg(long)]
         if_up: bool,
     },
@@ -57,7 +57,7 @@ enum Action {
     Fail(fail::FailArgs),
     /// End failures of a host and restore its former state.
     Mend(fail::MendArgs),
-    /// List the labs, and which are up.
+    /// List the labs and show which are up.
     List,
     /// Show hosts, links and the counters of the links.
     Status {
@@ -82,13 +82,14 @@ enum Action {
     override_usage = "clearstream lab exec [--detach] [--lab LAB | LAB] HOST -- PROGRAM [ARGUMENT]..."
 )]
 struct ExecArgs {
-    /// Leave it running: prints its keeper's process id, and names the log that has its output.
+    /// Leave the program running: print its keeper's process id and name the log that has its
+    /// output.
     #[arg(long)]
     detach: bool,
     /// The lab; may be omitted if only one is up.
     #[arg(long)]
     lab: Option<String>,
-    /// The host, after its lab's name when several are up.
+    /// The host; its lab's name comes first if several labs are up.
     #[arg(value_name = "HOST", num_args = 1..=2, required = true)]
     place: Vec<String>,
     /// The program and its arguments.
@@ -237,8 +238,9 @@ fn list(json: bool) -> VerbResult {
         writeln!(out, "{}", json!({ "labs": rows }))?;
         return Ok(Exit::Ok);
     }
+    let width = rows.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0);
     for (name, is_up, description) in rows {
-        writeln!(out, "{name:<12} {:<5} {description}", if is_up { "up" } else { "-" })?;
+        writeln!(out, "{name:<width$} {:<5} {description}", if is_up { "up" } else { "-" })?;
     }
     Ok(Exit::Ok)
 }

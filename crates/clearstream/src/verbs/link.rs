@@ -18,9 +18,9 @@ use crate::exit::{Exit, VerbError};
     clearstream link add vale0:up vale1:down --delay 10ms --jitter 1ms --loss 0.1%\n  \
     clearstream link list\n  \
     clearstream link del vale0:geneva\n\n\
-    A link makes a port at each end and carries frames both ways, super-segments whole; each of their\n\
-    wire packets takes its time on the line and is lost or not independently. What a link loses is\n\
-    counted at its ports: `clearstream port stats`.")]
+    A link makes a port at each end and carries frames both ways. Super-segments are not split; each\n\
+    of their wire packets takes its time on the line and is lost independently of the others. The\n\
+    ports count what the link loses: `clearstream port stats`.")]
 pub(crate) struct LinkArgs {
     #[command(subcommand)]
     action: Action,
@@ -54,16 +54,16 @@ struct AddArgs {
     /// Variation of the delay to either side.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = delay)]
     jitter: Duration,
-    /// Line rate, Ethernet's overhead counted: 40G [default: unlimited].
+    /// Line rate, including Ethernet's overhead: 40G [default: unlimited].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<u64>,
-    /// Bytes that may wait for the line: 40M [default: no limit].
+    /// Size of the queue, bytes that may wait for the line: 40M [default: no limit].
     #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size)]
     queue: Option<u64>,
-    /// Share of wire packets lost: 0.1%.
+    /// Share of wire packets that are lost: 0.1%.
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = units::parse_percent)]
     loss: f64,
-    /// Which random draws: the same seed gives the same losses.
+    /// Seed of the random draws: the same seed gives the same losses.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

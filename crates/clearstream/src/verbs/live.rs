@@ -25,14 +25,14 @@ use meter::{Meter, Reading};
 
 /// Options of `live`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  \
+#[command(after_help = "Examples:\n  \
     clearstream live eth0 --interval 500ms\n  \
     clearstream live --far geneva        both ends of the path to a host that runs `clearstream serve`\n\n\
-    Rates are the interface's own, Ethernet headers included. --json prints one object per line.\n\
-    Ctrl-C ends the view with a summary; in the full-screen view q does too.")]
+    Rates are those of the interface's counters, including Ethernet headers. --json prints one object\n\
+    per line. Ctrl-C (or q in the full-screen view) ends the view with a summary.")]
 pub(crate) struct LiveArgs {
-    /// Interfaces to show; without any, those that are up, loopback left out (with --far, the one
-    /// toward that host).
+    /// Interfaces to show [default: those that are up, except loopback; with --far, the one toward
+    /// that host].
     #[arg(value_name = "IFACE")]
     interfaces: Vec<String>,
     /// Time between two lines: 1s, 200ms (at least 50ms).
@@ -41,7 +41,7 @@ pub(crate) struct LiveArgs {
     /// End after N lines.
     #[arg(short, long, value_name = "N", value_parser = lines_count)]
     count: Option<u64>,
-    /// Show the other end too: a host that runs `clearstream serve`.
+    /// Also show the other end: a host that runs `clearstream serve`.
     #[arg(long, value_name = "HOST[:PORT]")]
     far: Option<String>,
     /// Full screen, with the last two minutes as a chart.

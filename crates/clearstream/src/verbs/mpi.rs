@@ -78,19 +78,19 @@ impl SharedMemory {
     clearstream mpi --shared-memory off -- mpirun -n 4 ./job\n  \
     clearstream mpi --report counters.json -- mpirun -n 2 ./job\n\n\
     The launcher must be Open MPI's, 4 or 5, with its libfabric component (Debian's has it). The\n\
-    library must be at the same place on every host. The launcher takes this process's place: its\n\
-    exit code and its signals are its own. Open MPI's ends with the code of the rank that failed, and\n\
-    with 128+n if signal n killed a rank. A job that cannot use the library fails; it does not\n\
-    fall back to TCP. Parameters that choose another way (--mca pml, --mca mtl) are refused.")]
+    library must have the same path on every host. The launcher replaces this process: its exit code\n\
+    and its signals are its own. Open MPI's launcher ends with the code of the rank that failed, and\n\
+    with 128+n if signal n killed a rank. A job that cannot use the library fails; it does not fall\n\
+    back to TCP. Parameters that choose another transport (--mca pml, --mca mtl) are refused.")]
 pub(crate) struct MpiArgs {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
     transport: TransportArgs,
-    /// Have each rank add a line of JSON with its packet counters to FILE when it ends.
+    /// Have each rank append a line of JSON with its packet counters to FILE when it ends.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// The library [default: beside this program, else in ../lib/clearstream].
+    /// The libfabric provider [default: that beside this program, otherwise in ../lib/clearstream].
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// The launcher and its arguments.
@@ -100,15 +100,16 @@ pub(crate) struct MpiArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Show where each rank of a job would run and what would receive for it, with the reasons; starts nothing.
+    /// Show where each rank of a job would run and which queue and interrupt would receive for it,
+    /// with the reasons; starts nothing.
     Plan(plan::PlanArgs),
 }
 
 /// Which way messages take.
 #[derive(Debug, clap::Args)]
 struct TransportArgs {
-    /// The interface, or the address of this host, that messages use [default: where the default route
-    /// leads].
+    /// The interface, or the address of this host, that messages use [default: that of the default
+    /// route].
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
     /// How ranks of one host exchange messages [default: direct]. Ranks that cannot share memory use UDP

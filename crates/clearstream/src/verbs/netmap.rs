@@ -24,17 +24,17 @@ const LIBRARY: &str = "libclearstream_netmap.so";
     clearstream netmap -- pkt-gen -i vale0:a -f tx\n  \
     clearstream netmap -- pkt-gen -i 'pipe{1' -f tx\n  \
     clearstream netmap -- bridge -i vale0:x -i vale1:y\n\n\
-    /dev/netmap is then the switch's: ports are valeSWITCH:PORT, pipes NAME{ID and NAME}ID, and\n\
-    netmap:NAME is the switch's port of that name. The library also works alone:\n\
+    The switch then serves /dev/netmap to the program: ports are valeSWITCH:PORT, pipes NAME{ID and\n\
+    NAME}ID, and netmap:NAME is the switch's port of that name. The library also works alone:\n\
     LD_PRELOAD=libclearstream_netmap.so, with the socket in $CLEARSTREAM_SWITCH. It interposes C\n\
-    library calls, so statically linked programs bypass it. docs/netmap.md lists what is\n\
-    supported. The program replaces this process: its exit code and its signals are its own.\n\
-    126: it cannot be executed, 127: there is no such program.")]
+    library calls, so statically linked programs bypass it. docs/netmap.md lists what is supported.\n\
+    The program replaces this process: its exit code and its signals are its own. Exit code 126: it\n\
+    cannot be executed; 127: there is no such program.")]
 pub(crate) struct NetmapArgs {
     /// The switch's socket [default: $CLEARSTREAM_SWITCH, else below $XDG_RUNTIME_DIR, else /run].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// The library to preload [default: beside this program, else in ../lib/clearstream].
+    /// The library to preload [default: that beside this program, otherwise in ../lib/clearstream].
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// The program and its arguments.

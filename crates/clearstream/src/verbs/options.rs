@@ -37,7 +37,7 @@ pub(crate) struct TargetOptions {
 /// How to reach the server of a host.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerOptions {
-    /// Port of the server there, TCP and UDP.
+    /// Port of the server on the far host, TCP and UDP.
     #[arg(short, long, value_name = "PORT", default_value_t = traffic::server::DEFAULT_PORT,
           value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
@@ -75,7 +75,7 @@ pub(crate) struct TestOptions {
     /// UDP instead of TCP, at 1 Mbit/s per stream unless -b or --flood sets another rate.
     #[arg(short, long, help_heading = "Test")]
     udp: bool,
-    /// Streams in each direction, 1 to 1024; a thread each.
+    /// Streams in each direction, 1 to 1024; one thread per stream.
     #[arg(short = 'P', long, value_name = "N", default_value = "1", help_heading = "Test",
           alias = "parallel", value_parser = clap::value_parser!(u32).range(1..=1024))]
     streams: u32,
@@ -85,17 +85,18 @@ pub(crate) struct TestOptions {
     /// Both ends send at once.
     #[arg(long, help_heading = "Test")]
     bidir: bool,
-    /// Requests and responses instead of bulk (netperf's TCP_RR, with -u UDP_RR): bytes of each. -b limits each
-    /// direction; the rates printed are of both together.
+    /// Requests and responses instead of bulk data (netperf's TCP_RR, with -u UDP_RR): size of
+    /// each, in bytes. -b limits each direction; the printed rates are for both directions
+    /// together.
     #[arg(long, value_name = "REQ[,RESP]", num_args = 0..=1, default_missing_value = "1",
           require_equals = true, value_parser = sizes, help_heading = "Test",
           conflicts_with_all = ["reverse", "bidir"])]
     rr: Option<Sizes>,
-    /// Measure round trips on a connection of their own while the test runs.
+    /// Measure round trips on a separate connection while the test runs.
     #[arg(long, help_heading = "Test")]
     latency: bool,
 
-    /// Length: 10, 90s, 5m (the omitted start is added).
+    /// Length of the test: 10, 90s, 5m (--omit is added to it).
     #[arg(short = 't', long = "duration", alias = "time", value_name = "TIME",
           default_value = "10s", value_parser = duration, help_heading = "Length")]
     duration: Duration,
@@ -107,11 +108,11 @@ pub(crate) struct TestOptions {
     #[arg(short = 'k', long, alias = "blockcount", value_name = "N", value_parser = count,
           help_heading = "Length", conflicts_with = "duration")]
     blocks: Option<u64>,
-    /// Time at the start that does not count (slow start).
+    /// Time at the start that is left out of the results (slow start).
     #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = duration,
           help_heading = "Length")]
     omit: Duration,
-    /// Time between samples and lines, 50ms to 60s.
+    /// Time between samples and between printed lines, 50ms to 60s.
     #[arg(short = 'i', long, value_name = "TIME", default_value = "1s", value_parser = duration,
           help_heading = "Length")]
     interval: Duration,
@@ -122,10 +123,10 @@ pub(crate) struct TestOptions {
     #[arg(long, requires = "udp", conflicts_with_all = ["offered_rate", "rr"],
           help_heading = "Rates")]
     flood: bool,
-    /// UDP without the kernel cutting large sends (UDP_SEGMENT).
+    /// Send UDP without segmentation offload (UDP_SEGMENT).
     #[arg(long, requires = "udp", help_heading = "Hosts")]
     no_gso: bool,
-    /// UDP without the kernel joining datagrams (UDP_GRO).
+    /// Receive UDP without receive offload (UDP_GRO).
     #[arg(long, requires = "udp", help_heading = "Hosts")]
     no_gro: bool,
     /// UDP datagrams per system call.

@@ -27,7 +27,7 @@ use crate::verbs::options::{ApplicationOptions, TargetOptions, duration};
 #[command(
     after_help = "Examples:\n  clearstream path geneva -o geneva.json --report geneva.html\n  \
     clearstream path geneva --quick -R            one second per test; geneva sends\n  \
-    clearstream path geneva -w 4M --cores 2       the verdict for such an application\n  \
+    clearstream path geneva -w 4M --cores 2       the verdict for an application like this\n  \
     clearstream path geneva --fail-below 9G --require confirmed   exit code 3 if not\n\n\
     Options that describe an application (--window, --cores, --offered-rate, …) apply to every\n\
     TCP test, so that the verdict holds for that application on this path. `clearstream help limits`\n\
@@ -45,7 +45,7 @@ pub(crate) struct PathArgs {
     target: TargetOptions,
     #[command(flatten)]
     application: ApplicationOptions,
-    /// Results file; an interrupted run is resumed from its journal beside it.
+    /// Results file; an interrupted run is resumed from the journal beside this file.
     #[arg(short, long, value_name = "FILE", default_value = "results.json")]
     output: PathBuf,
     /// Report page.
@@ -54,7 +54,7 @@ pub(crate) struct PathArgs {
     /// Write no report page.
     #[arg(long)]
     no_report: bool,
-    /// Time each test measures.
+    /// Time for which each test measures.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     duration: Duration,
     /// Repeats of the single-stream test, on which the verdict is based; other tests are repeated 3/5 as often.
@@ -69,7 +69,7 @@ pub(crate) struct PathArgs {
     /// Judge the reverse direction: the far end sends.
     #[arg(short = 'R', long)]
     reverse: bool,
-    /// Test only the direction that is judged, not the other one or both at once.
+    /// Test only the direction that is judged: neither the other one nor both at once.
     #[arg(long)]
     one_way: bool,
     /// Do not confirm the verdict by an experiment.

@@ -34,24 +34,24 @@ use show::Show;
     clearstream pkt gen 'chain{0' --duration 5s\n  \
     clearstream pkt sink 'chain}0' --check\n\n\
     PORT is SWITCH:PORT, or GROUP{N and GROUP}N for the two ends of a group's Nth pipe. Frames are\n\
-    UDP datagrams to the discard port. Every run reports progress once a second, and at its end\n\
-    the result. Ctrl-C ends it. When the switch restarts, a run continues at the same ports; the\n\
+    UDP datagrams to the discard port. Every run reports progress once a second and the result at\n\
+    its end. Ctrl-C ends a run. When the switch restarts, a run continues at the same ports; the\n\
     time without a switch does not count, and frames that the old switch had not taken are\n\
     counted as lost.\n\n\
-    gen and sink report what the switch dropped meanwhile, by port and reason: frames that were\n\
-    sent without a destination, and frames for a port, whoever sent them, that its ring had no\n\
-    room for. `clearstream port stats` has the totals.")]
+    gen and sink report what the switch dropped during the run, by port and reason: frames that\n\
+    were sent without a destination, and frames from any sender for which the ring of a port had no\n\
+    room. `clearstream port stats` has the totals.")]
 pub(crate) struct PktArgs {
     #[command(subcommand)]
     action: Action,
     /// The switch's socket [default: $CLEARSTREAM_SWITCH, else below $XDG_RUNTIME_DIR, else /run].
     #[arg(long, value_name = "PATH", global = true)]
     socket: Option<PathBuf>,
-    /// Most frames handed over at once.
+    /// Maximum number of frames handed over at once.
     #[arg(long, value_name = "N", default_value_t = 256, global = true,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
-    /// How long to poll at most before sleeping; less when frames are rare. 0s sleeps at once.
+    /// Longest time to poll before sleeping; shortened when frames are rare. 0s sleeps at once.
     #[arg(long, value_name = "TIME", default_value = "100us", global = true,
           value_parser = units::parse_duration)]
     linger: Duration,
@@ -66,12 +66,12 @@ enum Action {
     Gen(GenArgs),
     /// Receive frames and count them.
     Sink(SinkArgs),
-    /// Send every frame back, addresses exchanged.
+    /// Send every frame back with its addresses exchanged.
     Echo {
         /// SWITCH:PORT, or an end of a pipe: GROUP{N or GROUP}N.
         port: String,
     },
-    /// One frame at a time to an echo and back: round-trip percentiles.
+    /// Send one frame at a time to an echo and print round-trip percentiles.
     Ping(GenArgs),
     /// Pass frames between two ports, both ways.
     Bridge {
@@ -86,29 +86,29 @@ enum Action {
 struct GenArgs {
     /// SWITCH:PORT, or an end of a pipe: GROUP{N or GROUP}N.
     port: String,
-    /// Ethernet source address; of a range FIRST-LAST, each frame has the next.
+    /// Ethernet source address, or a range FIRST-LAST of which each frame has the next.
     #[arg(long, value_name = "MAC[-MAC]", default_value = "02:00:00:00:00:01")]
     src: MacRange,
     /// Ethernet destination address, or a range.
     #[arg(long, value_name = "MAC[-MAC]", default_value = "ff:ff:ff:ff:ff:ff")]
     dst: MacRange,
-    /// IPv4 source and UDP port; of a range, ports vary before addresses.
+    /// IPv4 source and UDP port; in a range, ports vary before addresses.
     #[arg(long, value_name = "IP[:PORT][-IP[:PORT]]", default_value = "192.0.2.1:9")]
     src_ip: EndpointRange,
-    /// IPv4 destination and UDP port; of a range, the next after all sources.
+    /// IPv4 destination and UDP port; a range advances after each cycle through the sources.
     #[arg(long, value_name = "IP[:PORT][-IP[:PORT]]", default_value = "192.0.2.2:9")]
     dst_ip: EndpointRange,
-    /// Bytes of a frame, without Ethernet's checksum.
+    /// Length of a frame in bytes, without Ethernet's checksum.
     #[arg(long, value_name = "BYTES", default_value_t = FRAME_BYTES_MIN as u32,
           value_parser = clap::value_parser!(u32).range(FRAME_BYTES_MIN as i64..=FRAME_BYTES_MAX as i64))]
     size: u32,
-    /// Frames a second: 1M [default: as fast as possible].
+    /// Frames per second: 1M [default: as fast as possible].
     #[arg(long, value_name = "RATE", value_parser = frame_rate)]
     rate: Option<u64>,
-    /// How many frames [default: no end; 1000 for ping].
+    /// Number of frames [default: no limit; 1000 for ping].
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// For how long [default: no end].
+    /// Time to run [default: no limit].
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     duration: Option<Duration>,
     /// Write each buffer only in the first round of the ring and then send its slot again unchanged, as
@@ -133,14 +133,15 @@ struct SinkArgs {
     /// End when nothing has arrived for this long, after the first frame.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     quiet: Option<Duration>,
-    /// Check the timestamps: missing and late frames, transit time. Exit code 3 when any is missing or
-    /// late.
+    /// Check the timestamps: missing and late frames, transit time. Exit code 3 if any frame is
+    /// missing or late.
     #[arg(long)]
     check: bool,
     /// Count slots without reading frames, as pkt-gen does. By default every byte is read.
     #[arg(long, conflicts_with = "check")]
     slots_only: bool,
-    /// Send a frame from this address, or each of a range, first, so that a switch learns where it is.
+    /// First send a frame from this address, or from each of a range, so that the switch learns
+    /// where it is.
     #[arg(long, value_name = "MAC[-MAC]")]
     announce: Option<MacRange>,
 }

@@ -36,11 +36,11 @@ const INTERRUPT_CORES_MAX: usize = 4;
     clearstream test geneva --place placement.toml\n  \
     clearstream run --place placement.toml -- ./sender\n\n\
     Runs one flow, always from the same source port, with its threads on one pair of cores after\n\
-    another, and without pinning in between. --cores and --far-cores name the cores to choose\n\
-    from. Of cores at equal distances from the flow's queue and the network card one is measured\n\
+    another, and unpinned in between. --cores and --far-cores name the cores to choose from. Of each\n\
+    group of cores at equal distances from the flow's queue and the network card, one is measured\n\
     first; the best groups are then measured again. Ctrl-C ends the sweep; the same command resumes\n\
-    it. A placement is advised only if it beats unpinned by more than the noise; else the advice is\n\
-    not to pin.")]
+    it. A placement is advised only if it beats unpinned by more than the noise; otherwise the advice\n\
+    is not to pin.")]
 pub(crate) struct PlaceArgs {
     #[command(flatten)]
     target: TargetOptions,
@@ -52,10 +52,10 @@ pub(crate) struct PlaceArgs {
     /// Compare round trips of one byte instead of throughput.
     #[arg(long)]
     rr: bool,
-    /// Time each test measures.
+    /// Time for which each test measures.
     #[arg(short = 't', long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     duration: Duration,
-    /// Time at the start of each test that does not count.
+    /// Time at the start of each test that is left out of its result.
     #[arg(short = 'O', long, value_name = "TIME", default_value = "300ms", value_parser = duration)]
     omit: Duration,
     /// Repeats of every placement in the first round.
@@ -72,17 +72,18 @@ pub(crate) struct PlaceArgs {
     /// Tests of half a second, three repeats, no second round.
     #[arg(long, conflicts_with_all = ["duration", "repeats", "all"])]
     quick: bool,
-    /// Also vary the core that receives the packets: moves that end's receive interrupts or NAPI threads
-    /// for each test and back; the far end must be served with --allow-interrupt-moves.
+    /// Also vary the core that receives the packets: that end's receive interrupts or NAPI threads
+    /// are moved for each test and moved back after it; the far end must run `clearstream serve
+    /// --allow-interrupt-moves`.
     #[arg(long, value_enum, value_name = "END")]
     move_interrupts: Option<EndsOption>,
-    /// Results file; an interrupted sweep resumes from its journal beside it.
+    /// Results file; an interrupted sweep is resumed from the journal beside this file.
     #[arg(short, long, value_name = "FILE", default_value = "placement.json")]
     output: PathBuf,
     /// Placement file for `test --place` and `run --place`.
     #[arg(long, value_name = "FILE", default_value = "placement.toml")]
     save: PathBuf,
-    /// Report page with the heat map; none when absent.
+    /// Report page with the heat map [default: none].
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Start over even if the same sweep was interrupted.

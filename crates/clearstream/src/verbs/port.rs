@@ -31,21 +31,22 @@ use device::Settings;
     clearstream port stats --openmetrics\n  \
     clearstream port capture vale0:a -o a.pcap\n  \
     clearstream port del vale0:a\n\n\
-    A client may attach to a port that was not added: the port is created, and removed when the\n\
+    A client may attach to a port that was not added: the port is then created, and removed when the\n\
     client leaves. Incoming frames come from the client, outgoing frames go to it.\n\n\
     A device is opened in the network namespace and with the privilege of this command; the switch\n\
-    itself needs neither. TAP devices pass super-segments whole, and VLAN tags as they are.\n\n\
-    A port of type xdp takes a queue of a device away from the host's stack (AF_XDP) and returns\n\
-    it when the port is removed; list says whether frames are copied on the way. Tags that the device\n\
-    strips and checksums that it leaves to be filled in are not seen there: ethtool -K DEV rxvlan\n\
-    off, and at the other end of a veth pair ethtool -K DEV tx off txvlan off.\n\n\
-    A port of type vhost-user is a guest's. QEMU connects to its socket and shares the guest's\n\
+    itself needs neither. TAP devices pass super-segments without splitting them, and VLAN tags\n\
+    unchanged.\n\n\
+    A port of type xdp takes a queue of a device away from the host's stack (AF_XDP) and returns it\n\
+    when the port is removed; list says whether frames are copied on the way. The port does not see\n\
+    VLAN tags that the device strips and checksums that it leaves to offload: use ethtool -K DEV\n\
+    rxvlan off, and at the other end of a veth pair ethtool -K DEV tx off txvlan off.\n\n\
+    A port of type vhost-user belongs to a guest. QEMU connects to its socket and shares the guest's\n\
     memory:\n  \
     -chardev socket,id=c,path=PATH -netdev vhost-user,id=n,chardev=c\n  \
     -device virtio-net-pci,netdev=n -machine memory-backend=mem\n  \
     -object memory-backend-memfd,id=mem,size=SIZE,share=on\n\
-    The guest needs no driver of ours. It may reboot, and another may take its place; list says\n\
-    the last rule it broke.")]
+    The guest needs no special driver. It may reboot, and another guest may take its place; list\n\
+    shows the last rule of virtio that a guest broke.")]
 pub(crate) struct PortArgs {
     #[command(subcommand)]
     action: Action,
@@ -73,11 +74,12 @@ enum Action {
         #[arg(long)]
         openmetrics: bool,
     },
-    /// Write what passes a port, both ways, to a pcap file for Wireshark and tcpdump.
+    /// Write the frames that pass a port, in both directions, to a pcap file for Wireshark and
+    /// tcpdump.
     Capture {
         /// SWITCH:PORT.
         name: PortName,
-        /// The file; - for stdout.
+        /// The file; `-` writes to standard output.
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
         /// End after this many frames.
@@ -98,18 +100,19 @@ enum Action {
 struct AddArgs {
     /// SWITCH:PORT, or with --pipes the group's name.
     name: String,
-    /// The same as the options: type=, dev=, path=, queue= and queues=.
+    /// The options --type, --device, --path, --queue and --queues as words: type=, dev=, path=,
+    /// queue= and queues=.
     #[arg(value_name = "KEY=VALUE")]
     words: Vec<String>,
     #[command(flatten)]
     settings: Settings,
-    /// A group of so many pipes in one memory, for the processes of one user.
+    /// Add a group of this many pipes in one memory region, for the processes of one user.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=PIPES_MAX as i64))]
     pipes: Option<u32>,
     /// Slots of each ring, 2 to 4096 [default: 1024].
     #[arg(long, value_name = "N")]
     slots: Option<u32>,
-    /// Bytes of each buffer, a multiple of 64 [default: 2112; of a TAP device's port 4160].
+    /// Bytes of each buffer, a multiple of 64 [default: 2112; 4160 for the port of a TAP device].
     #[arg(long, value_name = "BYTES")]
     buffer: Option<u32>,
 }

@@ -21,7 +21,7 @@ pub(crate) struct ReportArgs {
     /// standard input.
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
-    /// Page to write, `-` for standard output [default: RESULTS with the ending .html].
+    /// Page to write, `-` for standard output [default: the name of RESULTS, ending in .html].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -43,7 +43,7 @@ use sweep::Experiment;
     clearstream reproduce M-tab1 --imb ~/IMB-MPI1   messages of stock Open MPI, in a lab\n\n\
     Exit code 3: the experiment ran, and the paper's law does not hold here.")]
 pub(crate) struct ReproduceArgs {
-    /// Which figure or table, e.g. C-fig6.
+    /// The figure or table, for example C-fig6.
     #[arg(value_name = "ID")]
     id: Option<String>,
     /// Far host; without it, both hosts are in a lab on this machine.
@@ -53,13 +53,13 @@ pub(crate) struct ReproduceArgs {
     /// List the figures and tables that can be reproduced.
     #[arg(long)]
     list: bool,
-    /// Results file; ID.json when absent.
+    /// Results file [default: ID.json].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Report page; none when absent.
+    /// Report page [default: none].
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Time each test measures (the papers: 5m).
+    /// Time for which each test measures (the papers: 5m).
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = duration)]
     duration: Duration,
     /// Repeats of every setting.

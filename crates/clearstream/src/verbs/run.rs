@@ -17,15 +17,15 @@ use crate::placement::{check, load};
 #[command(
     after_help = "Examples:\n  clearstream run --place placement.toml -- iperf3 -c geneva\n  \
     clearstream run --place placement.toml --end far -- iperf3 -s\n\n\
-    The program takes this process's place: its exit code and its signals are its own. 126: it\n\
-    cannot be executed, 127: there is no such program. Cores and memory node are set, interrupts\n\
-    are not touched."
+    The program replaces this process: its exit code and its signals are its own. Exit code 126: it\n\
+    cannot be executed; 127: there is no such program. Its cores and memory node are set; interrupts\n\
+    are left alone."
 )]
 pub(crate) struct RunArgs {
     /// Placement file, as `clearstream place` writes it.
     #[arg(long, value_name = "FILE")]
     place: PathBuf,
-    /// Which end of it this host is.
+    /// Which end of the placement file this host is.
     #[arg(long, value_enum, default_value = "near")]
     end: EndOption,
     /// The program and its arguments.

@@ -23,8 +23,8 @@ use crate::tuners;
 #[command(after_help = "Example:\n  clearstream serve --max-duration 60s --max-rate 10G \
     --allow 192.0.2.0/24 --allow 2001:db8::/32\n\n\
     Serves clearstream and stock iperf3 clients on one port, TCP and UDP. Needs no privilege.\n\
-    Under systemd the sockets may be handed over (see clearstream.socket); the options for address\n\
-    and port then have no effect. Ctrl-C ends it.")]
+    Under systemd the sockets may be passed in (see clearstream.socket); the options for address and\n\
+    port then have no effect. Ctrl-C stops the server.")]
 pub(crate) struct ServeArgs {
     /// TCP and UDP port.
     #[arg(short, long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
@@ -32,48 +32,48 @@ pub(crate) struct ServeArgs {
     /// Address to listen on [default: all, IPv4 and IPv6].
     #[arg(short = 'B', long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
-    /// Accept multipath TCP; windows beyond net.ipv4.tcp_rmem are then not offered.
+    /// Accept multipath TCP; windows larger than net.ipv4.tcp_rmem allows are then not offered.
     #[arg(short, long)]
     mptcp: bool,
-    /// Longest test, the omitted start included.
+    /// Longest test allowed, including the omitted start.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = units::parse_duration)]
     max_duration: Duration,
     /// Highest rate of a test in one direction, all streams together: 10G [default: no limit].
     #[arg(long, value_name = "RATE", value_parser = positive_rate)]
     max_rate: Option<f64>,
-    /// Most streams in each direction.
+    /// Maximum number of streams in each direction.
     #[arg(long, value_name = "N", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     max_streams: u32,
-    /// Clients at once.
+    /// Maximum number of clients at once.
     #[arg(long, value_name = "N", default_value_t = 32)]
     max_clients: usize,
-    /// Clients at once from one address or one IPv6 /64 network [default: a quarter of --max-clients,
-    /// at least 2].
+    /// Maximum number of clients at once from one address or one IPv6 /64 network [default: a
+    /// quarter of --max-clients, at least 2].
     #[arg(long, value_name = "N")]
     max_clients_per_address: Option<usize>,
-    /// Most memory for the tests of all clients together: 8G. One address may use half of it; a test
-    /// that needs more is refused [default: a quarter of this machine's or control group's memory,
-    /// at least 1 GiB, at most half].
+    /// Maximum memory for the tests of all clients together: 8G. One address may use half of it; a
+    /// test that needs more is refused [default: a quarter of this machine's or control group's
+    /// memory, at least 1 GiB, at most half].
     #[arg(long, value_name = "SIZE", value_parser = server_memory)]
     memory: Option<u64>,
     /// Network whose clients are served; may be given several times [default: any].
     #[arg(long, value_name = "CIDR")]
     allow: Vec<Network>,
-    /// A client that requests nothing for this long is disconnected.
+    /// Time without a request after which a client is disconnected.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
     idle_timeout: Duration,
     /// Let clients change this host's network settings (`clearstream tune apply`); every change is
-    /// journalled here and undone by `clearstream tune revert`. Only together with --allow: a client's
+    /// journalled here and undone by `clearstream tune revert`. Requires --allow: a client's
     /// address is the only check. Settings changed by local users are left alone.
     #[arg(long)]
     allow_tuning: bool,
-    /// Where the journal of those changes is kept [default: as `clearstream tune`].
+    /// Where the journal of those changes is kept [default: that of `clearstream tune`].
     #[arg(long, value_name = "DIR", requires = "allow_tuning")]
     tuning_state: Option<std::path::PathBuf>,
-    /// Let a test move the interface's receive interrupts or NAPI threads for its length
-    /// (`place --move-interrupts`); they go back when it ends, also when this is killed. Only together
-    /// with --allow: a client's address is the only check.
+    /// Let a test move the interface's receive interrupts or NAPI threads while it runs (`place
+    /// --move-interrupts`); they are moved back when it ends, even if this command is killed.
+    /// Requires --allow: a client's address is the only check.
     #[arg(long)]
     allow_interrupt_moves: bool,
 }

@@ -21,9 +21,9 @@ use crate::verbs::options::{Cores, check_cores, cores};
     clearstream pkt sink vale0:b &\n  \
     clearstream pkt gen vale0:a --dst 02:00:00:00:00:02 --count 1000000\n  \
     clearstream port stats\n\n\
-    Needs no privilege: clients are local processes that may open its socket. Once it listens it\n\
-    gives up the system calls it does not need; a call it makes nevertheless fails with EPERM and\n\
-    is logged.")]
+    The switch needs no privilege: clients are local processes that may open its socket. Once it\n\
+    listens, it gives up the system calls that it does not need; such a call then fails with EPERM\n\
+    and is logged.")]
 pub(crate) struct SwitchArgs {
     #[command(subcommand)]
     action: Action,
@@ -40,17 +40,18 @@ struct RunArgs {
     /// Where clients connect [default: $CLEARSTREAM_SWITCH, else below $XDG_RUNTIME_DIR, else /run].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Longest time an idle switch polls before it sleeps, while frames keep coming: longer gives lower latency, shorter frees the core.
+    /// Longest time that an idle switch polls before it sleeps, while frames keep arriving: longer
+    /// gives lower latency, shorter frees the core.
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::parse_duration)]
     linger: Duration,
     /// Cores on which the switch's threads run: 0,2-5, or auto for those next to the fastest network card
     /// that serve no receive interrupts [default: any].
     #[arg(long, value_name = "CORES", value_parser = place)]
     cores: Option<Place>,
-    /// Keep every system call instead of giving up those that a switch has no need of.
+    /// Keep all system calls instead of giving up those that a switch does not need.
     #[arg(long)]
     no_sandbox: bool,
-    /// Most memory for all ports, pipes, devices and links together: 8G.
+    /// Maximum memory for all ports, pipes, devices and links together: 8G.
     #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = units::parse_byte_size)]
     memory: u64,
 }

@@ -34,18 +34,18 @@ use lines::IntervalLines;
     clearstream test geneva --place placement.toml       on the cores that `place` found\n  \
     clearstream test geneva --repeat 5 --fail-below 1G   exit code 3 if the median is lower\n  \
     clearstream test geneva --repeat 5 --csv > runs.csv  one row per run\n\n\
-    Gates (--fail-below, --fail-above, --require) compare the median of the repeats with a value, and\n\
-    a requirement against each repeat; a figure that was not measured misses its gate. Figures:\n\
+    Gates: --fail-below and --fail-above compare the median of the repeats with a value; what\n\
+    --require names must hold in each repeat. A figure that was not measured misses its gate. Figures:\n\
     throughput (of each direction), loss, reordering, jitter, retransmissions, transactions, rtt_p50,\n\
     rtt_p99, rtt_p99.9 (of --rr, otherwise of the idle path), loaded_rtt_p50, loaded_rtt_p99,\n\
     loaded_rtt_p99.9 (--latency), cpu, near_cpu, far_cpu (processor time per 10^9 bits). jitter is the\n\
-    largest that RFC 3550's estimate had at the end of an interval (-i).\n\
+    largest value that RFC 3550's estimate had at the end of an interval (-i).\n\
     Requirements: no-loss, no-reordering, no-retransmissions, complete.\n\n\
     The rate to quote is the receiver's. If a kernel does not grant an option (-C, -M, -m, --cores,\n\
     zero copy), the test ends with exit code 4; a smaller window is reported beside the rate. Ctrl-C\n\
-    ends the test and prints what was measured. If the server ends the test or is lost, that is\n\
-    printed too, then the reason, with exit code 5. With --repeat and --output, the same command\n\
-    resumes an interrupted series.")]
+    ends the test and prints what was measured. If the server ends the test or is lost, what was\n\
+    measured is printed, then the reason, and the exit code is 5. With --repeat and --output, the same\n\
+    command resumes an interrupted series.")]
 pub(crate) struct TestArgs {
     #[command(flatten)]
     target: TargetOptions,
@@ -55,16 +55,16 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// Run both ends where this placement file says (see `clearstream place`).
+    /// Run both ends on the cores that this placement file names (see `clearstream place`).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cores", "far_cores"])]
     place: Option<PathBuf>,
-    /// Also list every stream, busy core and note, a line each.
+    /// Also list every stream, busy core and note, one per line.
     #[arg(long)]
     verbose: bool,
-    /// Print the figures as comma-separated values: a header, then a row a run.
+    /// Print the figures as comma-separated values: a header, then one row per run.
     #[arg(long, conflicts_with = "openmetrics")]
     csv: bool,
-    /// Print the figures as OpenMetrics text, for Prometheus and others.
+    /// Print the figures as OpenMetrics text, for Prometheus and similar systems.
     #[arg(long)]
     openmetrics: bool,
     /// Also write the results document to FILE.

@@ -20,19 +20,19 @@ use crate::store;
     clearstream topo\n  \
     clearstream topo --svg host.svg\n  \
     clearstream --json topo | jq '.ceilings[].ceilings[] | {link, goodput_bits_per_s}'\n\n\
-    A ceiling is the rate of one link if nothing else limited it; the lowest is the\n\
-    limit. Every step of its arithmetic is shown.")]
+    A ceiling is the rate that one link could carry if nothing else limited it; the lowest ceiling is\n\
+    the limit. Every step of the arithmetic is shown.")]
 pub(crate) struct TopoArgs {
-    /// Also draw it, as an SVG file.
+    /// Also draw the hardware, as an SVG file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Ceilings for IPv6 instead of IPv4.
+    /// Compute ceilings for IPv6 instead of IPv4.
     #[arg(short = '6', long)]
     ipv6: bool,
     /// Measure how fast memory is copied (loads all usable cores for half a second).
     #[arg(long, conflicts_with = "tree")]
     memory: bool,
-    /// Read a recorded host: a folder with its `proc` and `sys`.
+    /// Read a recorded host: a folder with copies of its `/proc` and `/sys`, as `proc` and `sys`.
     #[arg(long, value_name = "FOLDER")]
     tree: Option<PathBuf>,
 }

@@ -32,8 +32,8 @@ use crate::tuners::tuner;
     clearstream tune profile compare cumulus-2018\n  \
     clearstream tune cc htcp\n\n\
     Every change is journalled on disk before it is made; `revert` restores exactly what was there,\n\
-    also after a crash and after a reboot. Changes are lost at a reboot unless --persist was given.\n\
-    The far host is changed too where `clearstream serve --allow-tuning --allow NETWORK` runs;\n\
+    even after a crash or a reboot. Changes are lost at a reboot unless --persist was given. The far\n\
+    host is changed too where `clearstream serve --allow-tuning --allow NETWORK` runs;\n\
     settings that its local users or other clients have changed are left alone.")]
 pub(crate) struct TuneArgs {
     #[command(subcommand)]

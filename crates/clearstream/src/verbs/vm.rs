@@ -30,10 +30,10 @@ use crate::exit::{Exit, VerbError};
     clearstream vm port vale0:other --path /run/other.sock     for a QEMU of your own\n\n\
     A guest is stock QEMU with an unmodified virtio-net driver, connected to the switch by\n\
     vhost-user, or (--type ptnet) with the driver of guest/ptnet on the port's rings. It runs under\n\
-    KVM where that runs a small guest, and under TCG elsewhere (slower).\n\
-    A guest ends with its keeper process or with QEMU, and its port is then removed. If the switch\n\
-    is restarted, the port is added again and the guest continues.\n\
-    Needs no privilege except access to /dev/kvm. See docs/guests.md in the source.")]
+    KVM where KVM can run a small test guest, otherwise under TCG (slower). A guest ends when its\n\
+    keeper process or QEMU ends, and its port is then removed. If the switch is restarted, the port\n\
+    is added again and the guest continues. Needs no privilege except access to /dev/kvm. See\n\
+    docs/guests.md in the source.")]
 pub(crate) struct VmArgs {
     #[command(subcommand)]
     action: Action,
@@ -46,7 +46,7 @@ pub(crate) struct VmArgs {
 enum Action {
     /// Boot a guest on a port of the switch, and print QEMU's command line.
     Run(Box<boot::RunArgs>),
-    /// Add a port for a guest that somebody else starts, and print what to tell its hypervisor.
+    /// Add a port for a guest that somebody else starts, and print the options for its hypervisor.
     Port(port::PortArgs),
     /// List the guests that are up.
     List,
@@ -55,7 +55,7 @@ enum Action {
         /// Name of the guest.
         name: String,
     },
-    /// Run a program in a guest, by the shell on its second serial port.
+    /// Run a program in a guest, through the shell on its second serial port.
     Exec(ExecArgs),
     /// End a guest and remove its port.
     Down {
@@ -76,9 +76,9 @@ enum Action {
 #[command(
     override_usage = "clearstream vm exec NAME -- PROGRAM [ARGUMENT]...",
     after_help = "Example:\n  clearstream vm exec one -- sh -c 'ip -s link | head'\n\n\
-    Exits with the program's code. Its output and its errors come on standard output, as one serial\n\
-    line carries both; its standard input is empty. Commands of several callers wait for each other.\n\
-    Ctrl-C ends the program; what it left running in the background stays."
+    Exits with the program's code. The program's output and errors both arrive on standard output,\n\
+    because one serial line carries them; its standard input is empty. Commands of several callers\n\
+    wait for each other. Ctrl-C ends the program but not what it started in the background."
 )]
 struct ExecArgs {
     /// The guest.
@@ -91,14 +91,15 @@ struct ExecArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  clearstream vm image --program /usr/bin/iperf3\n\n\
     Fetches Debian's cloud kernel with `apt-get download` (60 MB; nothing is installed) and keeps it.\n\
-    $GUEST_KERNEL names another release, such as 6.12.0-1-cloud-amd64. Made again only when something\n\
-    has changed. The driver for --type ptnet is built with that kernel's headers (fetched likewise),\n\
-    gcc and make; where one of them is missing, the image is made without it.")]
+    $GUEST_KERNEL names another release, such as 6.12.0-1-cloud-amd64. The image is built again only\n\
+    when something has changed. The driver for --type ptnet is built with that kernel's headers\n\
+    (fetched the same way), gcc and make; if one of these is missing, the image has no driver.")]
 struct ImageArgs {
-    /// Where it is kept [default: $CLEARSTREAM_GUEST, else clearstream/guest in the user's cache].
+    /// Where the image is kept [default: $CLEARSTREAM_GUEST, else clearstream/guest in the user's
+    /// cache].
     #[arg(long = "image", value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// A program to be put into the guest's /bin, with its libraries; may be given again.
+    /// Program to put into the guest's /bin, with its libraries; may be repeated.
     #[arg(long = "program", value_name = "FILE")]
     programs: Vec<PathBuf>,
 }

@@ -94,7 +94,7 @@ fn too_few_repeats_tell_nothing_and_do_not_pass_the_gate() {
     assert_eq!(throughput(&comparison), Outcome::TooFew);
     assert!(comparison.figures.iter().all(|figure| figure.adjusted_chance.is_none()));
     assert!(
-        comparison.missed(0.0)[0].contains("none of 2 figures"),
+        comparison.missed(0.0)[0].contains("none of the 2 figures"),
         "{:?}",
         comparison.missed(0.0)
     );

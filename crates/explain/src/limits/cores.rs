@@ -166,7 +166,7 @@ fn opinion(
                 format!("its process ran {} of the time; its threads were not seen", percent(busy))
             }
             Some(busy) => format!(
-                "its thread slept {} of the time, waiting for the rest",
+                "its thread slept {} of the time, waiting for other parts of the path",
                 percent(1.0 - busy)
             ),
             None if own.told => "its thread's times are unknown".to_owned(),

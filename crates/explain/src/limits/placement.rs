@@ -137,7 +137,7 @@ fn words(proximity: Proximity) -> &'static str {
     match proximity {
         Proximity::SameCore => "the same core",
         Proximity::SmtSibling => "two threads of one core",
-        Proximity::SharedCache => "a cache in common",
+        Proximity::SharedCache => "they share a cache",
         Proximity::SameNode => "the same node, no cache in common",
         Proximity::OtherNode => "different memory nodes",
     }

@@ -179,10 +179,10 @@ fn against(seen: &Observed<'_>) -> String {
     if late(seen) < signs::PERHAPS {
         return match told.lost_share() {
             lost if lost > path::ACKS_LOST_TOLD => format!(
-                "{} of the acknowledgements were lost, and round trips stay short: later ones stand for them",
+                "{} of the acknowledgements were lost, and round trips stay short: later acknowledgements replace them",
                 percent(lost)
             ),
-            _ => "acknowledgements come back in time".to_owned(),
+            _ => "acknowledgements arrive in time".to_owned(),
         };
     }
     match seen.udp {

@@ -138,7 +138,7 @@ fn evidence(host: &HostView<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(policy) = &host.thread.policy {
         lines.push(format!(
-            "{}: its stream thread runs as `{policy}`: others go first",
+            "{}: its stream thread runs as `{policy}`, so other threads take precedence",
             host.name()
         ));
     }
@@ -146,7 +146,7 @@ fn evidence(host: &HostView<'_>) -> Vec<String> {
     if let Some(delay_s) = host.thread.delay_s {
         let preempted = host.thread.preempted_per_s.unwrap_or(0.0);
         lines.push(format!(
-            "from ready to running it took {} on average; it slept {:.0} times per second, others took its core {preempted:.0} times",
+            "the thread waited {} on average from ready to running; it slept {:.0} times and was preempted {preempted:.0} times per second",
             show_seconds(delay_s),
             host.thread.sleeps_per_s.unwrap_or(0.0)
         ));

@@ -59,7 +59,7 @@ impl Mechanism for PathMtu {
             evidence: mtu_evidence(seen, host),
             against: match seen.packet_bytes(host) {
                 Some(bytes) => format!(
-                    "segments of {:.0} bytes, packets of {bytes:.0} on average through the {} end's stack",
+                    "segments of {:.0} bytes, packets of {bytes:.0} bytes on average through the {} end's stack",
                     seen.flow.mss_bytes.unwrap_or(0.0),
                     end_name(host.end)
                 ),

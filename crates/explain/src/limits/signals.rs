@@ -137,7 +137,7 @@ impl Mechanism for Reordering {
             .unless(overflow(seen), 1.0, "more streams carry no more, or packets wait")
             .unless(seen.hosts_full(), path::SIGNALS_FULL_HOSTS, weighing::HOSTS_FULL);
         let mut evidence = vec![format!(
-            "spurious retransmissions: {} of {}; the sender noticed reordering {}",
+            "D-SACKs: {}; retransmissions: {}; the sender noticed reordering {}",
             show_count(seen.flow.needless_count.unwrap_or(0.0)),
             show_count(again),
             show_count_of(saturating_u64(seen.flow.reordered_count.unwrap_or(0.0)), "time")

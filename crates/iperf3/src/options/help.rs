@@ -24,9 +24,9 @@ Server or Client:
   -A, --affinity N[,M]      run on core N (client: ask the server to run on core M)
   -B, --bind HOST[%DEV]     use this local address (and device)
   --bind-dev DEV            use this device (SO_BINDTODEVICE)
-  -V, --verbose             say more
+  -V, --verbose             more detailed output
   -J, --json                print one JSON document
-  --json-stream             print one JSON object a line as the test goes on
+  --json-stream             print JSON objects, one per line, during the test
   --json-stream-full-output print the whole document after the stream as well
   --logfile FILE            append the output to FILE
   --forceflush              flush the output at every interval
@@ -43,21 +43,21 @@ Server specific:
   -D, --daemon              in the background
   -1, --one-off             serve one client, then end
   --server-bitrate-limit #[KMG][/#]  refuse and end tests beyond this rate
-                            (averaged over the seconds behind the slash, default 5)
-  --idle-timeout #          listen anew after # seconds without a client
+                            (averaged over the seconds after the slash, default 5)
+  --idle-timeout #          restart the server after # seconds without a client
   --server-max-duration #   refuse tests longer than # seconds
 Client specific:
   -c, --client HOST[%DEV]   test against this server
   -u, --udp                 UDP instead of TCP
   --connect-timeout #       give up connecting after # ms
   -b, --bitrate #[KMG][/#]  target rate of each stream in bit/s, 0: unlimited
-                            (default 1 Mbit/s for UDP; behind the slash: packets a burst)
+                            (default 1 Mbit/s for UDP; after the slash: packets per burst)
   --fq-rate #[KMG]          let the kernel pace each stream (bit/s)
-  --pacing-timer #[KMG]     accepted, handed on to old servers
+  --pacing-timer #[KMG]     accepted and passed on to old servers
   -t, --time #              seconds to run (default 10)
-  -n, --bytes #[KMG]        bytes to move instead
-  -k, --blockcount #[KMG]   blocks or packets to move instead
-  -l, --length #[KMG]       bytes a read or write (default 128 KB TCP, path MTU UDP)
+  -n, --bytes #[KMG]        bytes to transfer instead
+  -k, --blockcount #[KMG]   blocks or packets to transfer instead
+  -l, --length #[KMG]       bytes per read or write (default 128 KB TCP, path MTU UDP)
   --cport PORT              local port of the first stream
   -P, --parallel #          streams (default 1, at most 128)
   -R, --reverse             the server sends
@@ -83,7 +83,7 @@ Client specific:
   --dont-fragment           set IPv4's Don't Fragment bit (UDP)
 
 [KMG]: the number may end in K, M, G or T (sizes: 1024s, rates: 1000s).
-Not done here: -F, --sctp, authentication (--username, --rsa-..., --authorized-users-path).
+Not supported: -F, --sctp, authentication (--username, --rsa-..., --authorized-users-path).
 
 This is iperf3 as `clearstream` speaks it; `clearstream path HOST` explains what it measures.
 ";

@@ -100,7 +100,7 @@ fn objection(stat: &Stat, root: u32) -> Option<String> {
     // Root's group is root.
     let writers = if stat.st_gid == 0 { OTHERS_WRITE & 0o007 } else { OTHERS_WRITE };
     let open_to_all = stat.st_mode & writers != 0 && stat.st_mode & STICKY == 0;
-    open_to_all.then(|| "may be written to by others and is not sticky".to_owned())
+    open_to_all.then(|| "is writable by others and not sticky".to_owned())
 }
 
 /// That a folder which is there is root's or this user's, closed to others' writing, no symbolic link,
@@ -123,7 +123,7 @@ pub fn check_trusted(path: &Path) -> Result<(), PrivateError> {
     let way = open_trusted_path(path)?;
     let stat = rustix::fs::fstat(&way.fd).map_err(|error| failed("fstat", error.into()))?;
     if stat.st_mode & OTHERS_WRITE != 0 {
-        return refused("may be written to by others".to_owned());
+        return refused("is writable by others".to_owned());
     }
     Ok(())
 }

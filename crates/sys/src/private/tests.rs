@@ -25,8 +25,8 @@ fn a_link_a_file_and_a_folder_open_to_others_are_refused_and_left() {
     fs::write(at("plain"), "").unwrap();
     for (name, why) in [
         ("link", "is a symbolic link"),
-        ("open", "may be written to by others"),
-        ("group", "may be written to by others"),
+        ("open", "is writable by others"),
+        ("group", "is writable by others"),
         ("plain", "is no folder"),
     ] {
         let refusal = Folder::at(&at(name)).unwrap_err().to_string();

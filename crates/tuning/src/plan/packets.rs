@@ -240,7 +240,7 @@ fn coalescing(seen: &Seen<'_>, plan: &mut Plan, end: End) {
         Proposal {
             from: Some(coalescing.receive_usecs.to_string()),
             to: to.to_string(),
-            why: format!("{told}; {} interrupts a second", show_count(per_s)),
+            why: format!("{told}; {} interrupts per second", show_count(per_s)),
             source: "ethtool(8) -C; ESnet fasterdata interrupt coalescing",
             effect: format!(
                 "at most {} interrupts a second and queue",

@@ -34,7 +34,7 @@ fn acknowledgements(seen: &Seen<'_>, plan: &mut Plan, end: End) {
             from: Some("0".to_owned()),
             to: "1".to_owned(),
             why: format!(
-                "{lost} segments were retransmitted; without SACK one loss is repaired a round trip"
+                "{lost} segments were retransmitted; without SACK only one loss is repaired per round trip"
             ),
             source: "RFC 2018, RFC 6675",
             effect: "losses of one window are repaired in one round trip; the effect cannot be predicted"
@@ -62,7 +62,7 @@ fn timestamps(seen: &Seen<'_>, plan: &mut Plan, end: End) {
             from: Some("0".to_owned()),
             to: "1".to_owned(),
             why: format!(
-                "at {} sequence numbers come around in {wrap_s:.1} s, less than a segment may live",
+                "at {} sequence numbers wrap in {wrap_s:.1} s, less than the lifetime of a segment",
                 show_bit_rate(seen.target)
             ),
             source: "RFC 7323 section 5 (PAWS) and 4 (round-trip measurement)",

@@ -24,13 +24,14 @@ pub(super) struct WhereOptions {
     /// This machine is that host of the plan [default: the one with this machine's name].
     #[arg(long, value_name = "NAME", conflicts_with_all = ["lab", "ssh"])]
     host: Option<String>,
-    /// On all hosts of this lab that the plan names.
+    /// Run on all hosts of this lab that the plan names.
     #[arg(long, value_name = "LAB", conflicts_with = "ssh")]
     lab: Option<String>,
-    /// On all machines that the plan names, over ssh; with another program than ssh, its name and options.
+    /// Run on all machines that the plan names, over ssh, or over COMMAND: another program, with
+    /// its options.
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = SSH)]
     ssh: Option<String>,
-    /// This program, on the machines that ssh reaches.
+    /// Path of this program on the machines that ssh reaches.
     #[arg(long, value_name = "PATH", requires = "ssh", default_value = "clearstream")]
     there: String,
     /// Where the journal is kept [default: /var/lib/clearstream/gateway; in a lab, its own place].
@@ -45,16 +46,16 @@ pub(super) struct WhereOptions {
     clearstream gateway apply cumulus.toml --host wolf01 --replace   over others' routes, until revert\n  \
     clearstream gateway apply cumulus --lab cumulus\n  \
     clearstream gateway apply cumulus.toml --ssh           on all its machines\n\n\
-    All or nothing: every change is journalled on disk before it is made, and undone when one fails.\n\
-    Exit 1: a foreign object is in the way, or a gateway's hardware address is unknown (`follow`);\n\
-    4: this kernel lacks a setting or packet filters, which is named.")]
+    All or nothing: every change is journalled on disk before it is made, and all are undone if one\n\
+    fails. Exit code 1: a foreign object is in the way, or a gateway's hardware address is unknown\n\
+    (`follow`); 4: this kernel lacks a setting or packet filters, which the message names.")]
 pub(crate) struct ApplyArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
     #[command(flatten)]
     place: WhereOptions,
-    /// Replace foreign routes in the place of the plan's own; they come back with `revert`.
+    /// Replace foreign routes that stand where the plan's routes belong; `revert` restores them.
     #[arg(long)]
     replace: bool,
 }
@@ -64,15 +65,15 @@ pub(crate) struct ApplyArgs {
 #[command(after_help = "Examples:\n  \
     clearstream gateway revert\n  \
     clearstream gateway revert --lab cumulus\n\n\
-    Everything that `apply` changed is restored byte for byte, also after a crash. What\n\
-    somebody else has changed since is left and named (exit 5).")]
+    Everything that `apply` changed is restored byte for byte, even after a crash. What\n\
+    somebody else has changed since is left alone and named (exit code 5).")]
 pub(crate) struct RevertArgs {
     #[command(flatten)]
     place: WhereOptions,
-    /// Only on hosts that this plan names; with --ssh, whose machines.
+    /// Revert only on hosts that this plan names; --ssh reaches the machines of this plan.
     #[arg(long, value_name = "PLAN")]
     plan: Option<PathBuf>,
-    /// Also restore what somebody else has changed since.
+    /// Also restore what somebody else has changed since then.
     #[arg(long)]
     force: bool,
 }

@@ -22,9 +22,9 @@ use crate::exit::{Exit, VerbError, chain};
     clearstream gateway check cumulus.toml --host wolf01\n  \
     clearstream gateway check cumulus --lab cumulus\n\n\
     Settings, nexthops, groups, routes, rules and marks are compared with the plan, and the kernel\n\
-    is asked by which gateway it would send packets to every other host. Over many hosts they are\n\
-    also compared: both ends of every pair by the same gateway, hardware addresses, packet sizes.\n\
-    Exit 3: something has drifted; 2: this machine is not the host.")]
+    is asked through which gateway it would send packets to every other host. Several hosts are also\n\
+    compared with each other: both ends of every pair must use the same gateway, hardware addresses\n\
+    and packet sizes must match. Exit code 3: something has drifted; 2: this machine is not the host.")]
 pub(crate) struct CheckArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]

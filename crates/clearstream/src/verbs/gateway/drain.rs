@@ -22,14 +22,14 @@ const NAMED_COUNT_MAX: usize = 5;
 /// Options of `gateway drain`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway drain cumulus.toml sn3 --ssh        all hosts, then the proof on sn3\n  \
+    clearstream gateway drain cumulus.toml sn3 --ssh        all hosts; then sn3 must forward nothing\n  \
     clearstream gateway drain cumulus g2 --lab cumulus\n  \
     clearstream gateway drain cumulus.toml sn3 --host wolf01   this host's flows only\n  \
     clearstream gateway drain cumulus.toml sn3 --host sn3      on sn3: wait until nothing is forwarded\n\n\
-    Each group and route is replaced by one message, the new way complete before the old one is\n\
-    left. The gateway stays drained when the plan is applied again and after a reboot, until\n\
-    `undrain`. Exit 3: it still forwards packets, whose senders are named: hosts that the plan\n\
-    does not know.")]
+    Each group and route is replaced by one message, so that the new way is complete before the old\n\
+    one is left. The gateway stays drained, even when the plan is applied again and after a reboot,\n\
+    until `undrain`. Exit code 3: it still forwards packets; their senders, hosts that the plan does\n\
+    not know, are named.")]
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     what: UndrainArgs,

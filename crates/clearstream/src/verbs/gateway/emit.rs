@@ -26,10 +26,10 @@ pub(crate) struct EmitArgs {
     /// The host or gateway of the plan.
     #[arg(long, value_name = "NAME")]
     host: String,
-    /// The system that configures it.
+    /// The system that configures the host.
     #[arg(long, value_name = "SYSTEM")]
     to: To,
-    /// Write the files below this folder instead of printing them; files that are there stay.
+    /// Write the files below this folder instead of printing them; existing files are left alone.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 }

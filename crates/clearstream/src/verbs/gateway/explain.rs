@@ -21,8 +21,8 @@ const UDP: u8 = 17;
     clearstream gateway explain nid0001:40000 wolf03:1191 --plan cumulus.toml\n  \
     clearstream gateway explain 10.100.1.7:40000 10.10.0.23:1191 --plan cumulus.toml\n  \
     clearstream lab exec c1 -- clearstream gateway explain c1:1 s1:1 --plan cumulus --ask\n\n\
-    In the mode pairs the plan alone decides; else the kernel's hash is computed from the plan's seed\n\
-    and policy. All gateways are taken to be up.")]
+    In mode `pairs` the plan alone decides; in the other modes the kernel's hash is computed from the\n\
+    plan's seed and policy. All gateways are assumed to be up.")]
 pub(crate) struct ExplainArgs {
     /// Where the flow comes from: a host of the plan or an address, and a port.
     #[arg(value_name = "SOURCE:PORT")]
@@ -30,13 +30,13 @@ pub(crate) struct ExplainArgs {
     /// Where it goes.
     #[arg(value_name = "DESTINATION:PORT")]
     destination: String,
-    /// The plan.
+    /// The plan, a TOML file.
     #[arg(long, value_name = "PLAN")]
     plan: PathBuf,
     /// A UDP flow; the default is TCP.
     #[arg(short, long)]
     udp: bool,
-    /// Ask this host's kernel, which is to be the source, instead of predicting.
+    /// Ask the kernel of this host, which must be the source, instead of predicting.
     #[arg(long)]
     ask: bool,
 }

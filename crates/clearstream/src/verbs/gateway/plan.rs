@@ -25,8 +25,8 @@ const LISTING_BYTES_MAX: usize = 1 << 20;
     clearstream gateway plan cumulus.toml --simulate --clients 10000 --gateways 100\n  \
     clearstream gateway plan cumulus.toml --search-seed 1000\n  \
     clearstream gateway plan cumulus.toml --host wolf01 --review /etc/sysconfig/route-ib1\n\n\
-    Nothing is changed. A mistake in the plan is named with its line (exit 2). Foreign objects in\n\
-    the way, and what contradicts a reviewed file, are named too (exit 3).")]
+    Nothing is changed. A mistake in the plan is reported with its line (exit code 2). Foreign\n\
+    objects in the way, and contradictions in a reviewed file, are named too (exit code 3).")]
 pub(crate) struct PlanArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]
@@ -34,11 +34,12 @@ pub(crate) struct PlanArgs {
     /// Show what this host or gateway of the plan needs.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// That host is this machine (or this lab host): show what it has and what would change. The
-    /// default where its name is the host's.
+    /// The --host is this machine (or this lab host): show what it has and what would change. This
+    /// is the default if the names are equal.
     #[arg(long, requires = "host")]
     here: bool,
-    /// Compare a file with rules and routes in iproute2's syntax against the plan, as the host's.
+    /// Compare this file, rules and routes in iproute2's syntax, with what the plan says for the
+    /// host.
     #[arg(long, value_name = "FILE", requires = "host")]
     review: Option<PathBuf>,
     #[command(flatten)]

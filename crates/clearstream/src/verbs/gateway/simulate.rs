@@ -15,7 +15,7 @@ const SEEDS_COUNT: u32 = 20;
 /// Options of a simulation.
 #[derive(Debug, clap::Args)]
 pub(super) struct SimulationOptions {
-    /// Count the flows of another number of hosts and gateways, in the plan's mode.
+    /// Count the flows for other numbers of hosts and gateways, in the plan's mode.
     #[arg(long)]
     simulate: bool,
     /// Hosts of the first network [default: the plan's].

@@ -54,9 +54,9 @@ struct EndOptions {
     clearstream --json gateway watch cumulus.toml --metrics /var/lib/node_exporter/gateways.prom\n  \
     clearstream gateway watch cumulus.toml --no-steer                 watch only\n\n\
     Probes go through every gateway to hosts of the other networks, which send them back through\n\
-    the gateway that they came by: run this on both sides. Where probes are not answered,\n\
-    `apply`ed routes are moved to the other gateways, never off the last one. When this ends,\n\
-    however it ends, routes stay as they are.")]
+    the gateway through which they came: run this on both sides. Where probes are not answered, the\n\
+    routes that `apply` made are moved to the other gateways, but never off the last one. When this\n\
+    command ends, for any reason, routes stay as they are.")]
 pub(crate) struct WatchArgs {
     #[command(flatten)]
     end: EndOptions,
@@ -66,19 +66,19 @@ pub(crate) struct WatchArgs {
     /// Hosts that answer probes [default: two of each other network].
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     far: Vec<String>,
-    /// Speak BFD with the gateways (RFC 5881), also where the plan does not say so.
+    /// Speak BFD with the gateways (RFC 5881), even if the plan does not say so.
     #[arg(long)]
     bfd: bool,
-    /// Send a full-size probe with every so many rounds, 0 for never [default: five times a second].
+    /// Send a full-size probe in every N-th round, 0 for never [default: five times a second].
     #[arg(long, value_name = "N")]
     full_every: Option<u32>,
     /// Move no routes.
     #[arg(long)]
     no_steer: bool,
-    /// Answer no probes of others.
+    /// Answer no probes from other hosts.
     #[arg(long)]
     no_reflect: bool,
-    /// Write OpenMetrics text to this file, replaced as a whole.
+    /// Write OpenMetrics text to this file, which is replaced as a whole each time.
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
     /// Answer `GET /metrics` at this address and port.
@@ -90,9 +90,9 @@ pub(crate) struct WatchArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream gateway reflect cumulus.toml --host wolf01 --key-file watch.key\n\n\
-    For far hosts whose own routes are not to be moved. Only hosts of the plan on other networks\n\
-    are answered, with no more bytes than they sent, each up to a rate. `gateway watch` reflects\n\
-    as well.")]
+    For far hosts whose own routes are not to be moved. Only hosts of the plan on other networks are\n\
+    answered, with no more bytes than they sent, and each at a limited rate. `gateway watch` also\n\
+    answers probes.")]
 pub(crate) struct ReflectArgs {
     #[command(flatten)]
     end: EndOptions,

@@ -40,21 +40,21 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
     clearstream gateway weights cumulus --lab cumulus\n  \
     clearstream gateway weights cumulus.toml --host nid0001     far hosts run `clearstream serve`\n  \
     clearstream gateway weights cumulus.toml -o weights.json    each test, with all its figures\n\n\
-    In the mode pairs each pair of hosts has one gateway: a test between them goes through it.\n\
-    Gateways are measured one at a time and in turns. Weights are printed in the plan's syntax, the\n\
-    smallest that say what was measured; the plan is not changed. A gateway carries at least what\n\
-    was measured: end hosts, or other traffic, may be what limits it.")]
+    In mode `pairs` each pair of hosts has one gateway: a test between them goes through it.\n\
+    Gateways are measured one at a time and in turns. Weights are printed in the plan's syntax, as\n\
+    the smallest numbers that fit the measured rates; the plan is not changed. A gateway can carry at\n\
+    least what was measured: the limit may have been the end hosts or other traffic.")]
 pub(crate) struct WeightsArgs {
-    /// The plan, a TOML file; it is applied already.
+    /// The plan, a TOML file, which must already be applied.
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
     /// This machine is that host of the plan [default: the one with this machine's name].
     #[arg(long, value_name = "NAME", conflicts_with = "lab")]
     host: Option<String>,
-    /// Between hosts of this lab, which is up; servers are started there.
+    /// Measure between hosts of this lab, which must be up; servers are started there.
     #[arg(long, value_name = "LAB")]
     lab: Option<String>,
-    /// Tests of each gateway.
+    /// Number of tests of each gateway.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
     repeat: u32,
     /// Length of a test.

@@ -11,18 +11,18 @@ use crate::exit::Exit;
 
 /// Options of `lab fail`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "forward: it forwards nothing, and still answers for itself.\n\
-    hang:    its interfaces carry nothing either way, with their carriers on.\n\
-    port:    the same of one interface: a dead switch port.\n\
-    carrier: one interface loses its carrier, as when its cable is pulled (not of a veth pair).\n\n\
-    A failure lasts until `lab mend`, or as long as the lab.")]
+#[command(after_help = "forward: the host forwards nothing, but still answers for itself.\n\
+    hang:    its interfaces carry no traffic in either direction; their carriers stay on.\n\
+    port:    the same for one interface: a dead switch port.\n\
+    carrier: one interface loses its carrier, as when its cable is pulled (not for a veth pair).\n\n\
+    A failure lasts until `lab mend` or the end of the lab.")]
 pub(super) struct FailArgs {
     /// The host.
     host: String,
     /// How it fails.
     #[arg(value_name = "forward|hang|port|carrier")]
     kind: FailureKind,
-    /// Which port: its interface, its switch, or the host at the other end of its link.
+    /// The port, named by its interface, its switch, or the host at the other end of its link.
     port: Option<String>,
     /// The lab; may be omitted if only one is up.
     #[arg(long)]
@@ -34,7 +34,7 @@ pub(super) struct FailArgs {
 pub(super) struct MendArgs {
     /// The host.
     host: String,
-    /// Kind of the failures to end [default: all].
+    /// Kind of failure to end [default: all].
     #[arg(value_name = "forward|hang|port|carrier")]
     kind: Option<FailureKind>,
     /// Port whose failures end [default: all].

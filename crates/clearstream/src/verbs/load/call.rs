@@ -195,11 +195,11 @@ IOR's options (sizes: 8, 4k, 2m, 1g, 1t):
   -z             shuffled offsets; -z -z: random ones (--random-offset-seed, --randomPrefill)
   -e -Y          fsync before closing; after each write
   -g             barriers between opening, transfers and closing
-  -D SECONDS     stonewall (-O stoneWallingWearOut=1, -O stoneWallingStatusFile=FILE);
-                 -c: rank 0 decides
+  -D SECONDS     stonewall: stop writing or reading after this time (-O stoneWallingWearOut=1,
+                 -O stoneWallingStatusFile=FILE); -c: rank 0 decides
   -G SEED -l T   seed and type of the data: t(imestamp), o(ffset), i(ncompressible), r(andom)
-  -i -d -T -m    repetitions, delay between them, minutes at most, one file per repetition
-  -k -K -E       keep files; keep files with errors; write into an existing file
+  -i -d -T -m    repetitions, seconds between them, time limit in minutes, one file per repetition
+  -k -K -E       keep files; keep files with errors; write into existing files
   -j -v -A       list outliers, more output, reference number
   -M -N -x       memory to occupy on each host, number of tasks, one call per transfer
   -f FILE        script (IOR START ... RUN ... IOR STOP)
@@ -228,15 +228,15 @@ mdtest's options:
   -b -z -L       branching factor, depth; items only in the directories without subdirectories
   -u -t          one tree per task; the time to make it counts
   -w -e          bytes written to and read from each file
-  -X --verify-write -G SEED --dataPacketType T   data verified; its seed and type
+  -X --verify-write -G SEED --dataPacketType T   verify data when reading, writing; its seed and type
   -N STRIDE      stat, read and remove what the task STRIDE ranks away created
   -R --random-seed N   in random order
-  -W SECONDS -x FILE   stonewall for file creation; FILE stores how many files were created
+  -W SECONDS -x FILE   stonewall: stop creating files after this time; FILE stores how many there are
   -i -f -l -s    iterations; first and last number of tasks, step
   -c -S -k       rank 0 creates for all; shared names; mknod
   -y -Y          fsync each file; sync after each phase
   -B 1 -p S      no barriers; delay before each iteration
-  -P -Z -v -V N  rates and times; times; more output
+  -P -Z -v -V N  rates and times; times only; more output
   --print-all-procs --showRankStatistics --saveRankPerformanceDetails FILE --savePerOpDataCSV FILE
   --run-cmd-before-phase CMD --run-cmd-after-phase CMD --warningAsErrors --posix.odirect
 ";
@@ -244,12 +244,12 @@ mdtest's options:
 const OWN_HELP: &str = "
 Options of ClearStream:
   --ranks N           start a job of N ranks with mpirun, on --hosts A,B; --mpirun PROGRAM
-  --threads N         N ranks as threads of this process, without MPI
-  --json              a results document on standard output instead of tables
-  --output FILE       a results document in a file, for `clearstream report`
-  --uring DEPTH       io only: transfers by io_uring, DEPTH at a time per rank
+  --threads N         run N ranks as threads of this process, without MPI
+  --json              print a results document on standard output instead of tables
+  --output FILE       write a results document to FILE, for `clearstream report`
+  --uring DEPTH       io only: transfer by io_uring, DEPTH transfers at a time per rank
   --gateways PLAN     count what the gateways and servers of a plan carry in each phase (ranks run
-                      on its hosts); --ssh COMMAND, --there PROGRAM: how its machines are reached
+                      on its hosts); --ssh COMMAND, --there PROGRAM: how to reach its machines
   --lab LAB           run the ranks on hosts of a lab (--hosts), which have its file system
   --fail-below [FIGURE=]VALUE, --fail-above FIGURE=VALUE, --require NAME
                       gates: exit code 3 unless the median of the repetitions (--require: each)

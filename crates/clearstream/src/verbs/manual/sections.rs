@@ -9,10 +9,10 @@ const FILES: [(&str, &[(&str, &str)]); 9] = [
     (
         "clearstream-path",
         &[
-            ("results.json", "the results, see clearstream-results(5); -o names another"),
+            ("results.json", "the results; see clearstream-results(5); -o names another"),
             (
                 "results.json.journal",
-                "the points of a run that was cut short; the same command takes it up",
+                "the points of a run that was cut short; the same command resumes it",
             ),
             ("report.html", "the report; --report names another"),
         ],
@@ -69,8 +69,8 @@ const FILES: [(&str, &[(&str, &str)]); 9] = [
 
 const SWITCH_FILES: &[(&str, &str)] = &[
     ("$CLEARSTREAM_SWITCH", "the switch's socket, if set"),
-    ("$XDG_RUNTIME_DIR/clearstream-switch.sock", "its socket otherwise"),
-    ("/run/clearstream-switch.sock", "its socket where that variable is not set"),
+    ("$XDG_RUNTIME_DIR/clearstream-switch.sock", "the socket if $CLEARSTREAM_SWITCH is not set"),
+    ("/run/clearstream-switch.sock", "the socket if neither variable is set"),
 ];
 
 /// Foreign pages that a verb's page refers to, by the prefix of its name.

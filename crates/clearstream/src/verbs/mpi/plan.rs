@@ -29,17 +29,17 @@ const RANKS_MAX: u32 = 100_000;
     clearstream mpi plan -- mpirun -n 4 ./job\n  \
     clearstream mpi plan --interface eth1 -- mpirun --host a:2,b:2 -n 4 ./job\n  \
     clearstream mpi plan --ranks 4\n\n\
-    With a launcher, Open MPI itself tells where it would start and bind each rank. With --ranks it is\n\
-    the order in which ClearStream would bind them: physical cores before their siblings, packages in\n\
-    turn. Only the interfaces and cores of this host are known.")]
+    With a launcher, Open MPI itself reports where it would start and bind each rank. With --ranks,\n\
+    the plan shows the order in which ClearStream would bind them: physical cores before their\n\
+    siblings, packages in turn. Only the interfaces and cores of this host are known.")]
 pub(super) struct PlanArgs {
     #[command(flatten)]
     transport: TransportArgs,
-    /// So many ranks, instead of a launcher's.
+    /// Plan for this many ranks, without a launcher.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)),
           conflicts_with = "launcher")]
     ranks: Option<u32>,
-    /// Hosts of --ranks, as many ranks on each [default: this host].
+    /// Hosts for --ranks, with the same number of ranks on each [default: this host].
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "ranks")]
     hosts: Vec<String>,
     /// The launcher and its arguments.

@@ -46,15 +46,15 @@ pub(crate) struct ApplicationOptions {
     #[arg(short = 'w', long, value_name = "SIZE", value_parser = byte_size,
           help_heading = "Sockets")]
     window: Option<u64>,
-    /// The side whose buffers --window sets: the sender's send buffer or the receiver's receive buffer.
-    /// Both, if this is left out.
+    /// The side whose buffers --window sets: the sender's send buffer or the receiver's receive
+    /// buffer. Both if omitted.
     #[arg(long, value_name = "SIDE", requires = "window", help_heading = "Sockets")]
     window_side: Option<WindowSideOption>,
     /// TCP maximum segment size, bytes.
     #[arg(short = 'M', long, alias = "set-mss", value_name = "BYTES", help_heading = "Sockets",
           value_parser = clap::value_parser!(u32).range(88..=65_483))]
     mss: Option<u32>,
-    /// No Nagle delay (TCP_NODELAY).
+    /// Disable Nagle's algorithm (TCP_NODELAY).
     #[arg(short = 'N', long, help_heading = "Sockets")]
     no_delay: bool,
     /// TCP congestion control of the sender: cubic, bbr, …
@@ -67,21 +67,22 @@ pub(crate) struct ApplicationOptions {
     /// Multipath TCP.
     #[arg(short = 'm', long, help_heading = "Sockets")]
     mptcp: bool,
-    /// Source port of the first stream, the others following, so that each flow uses the same queues every time.
+    /// Source port of the first stream; further streams use the ports after it, so that each flow
+    /// uses the same queues every time.
     #[arg(long, alias = "cport", value_name = "PORT", help_heading = "Sockets",
           value_parser = clap::value_parser!(u16).range(1..))]
     port_base: Option<u16>,
 
-    /// Most that the sending application offers per stream: 950M, 10G; 0 is no limit [default: no
-    /// limit; of `test -u` 1M].
+    /// Maximum rate that the sending application offers per stream: 950M, 10G; 0 is no limit
+    /// [default: no limit; 1M for `test -u`].
     #[arg(short = 'b', long, alias = "bitrate", value_name = "RATE", value_parser = bit_rate,
           help_heading = "Rates")]
     offered_rate: Option<u64>,
-    /// The kernel spaces each stream's packets to this rate (SO_MAX_PACING_RATE).
+    /// Rate to which the kernel paces each stream's packets (SO_MAX_PACING_RATE).
     #[arg(long, alias = "fq-rate", value_name = "RATE", value_parser = bit_rate,
           help_heading = "Rates")]
     pacing_rate: Option<u64>,
-    /// The receiving application reads no faster, each stream.
+    /// Maximum rate at which the receiving application reads each stream.
     #[arg(long, value_name = "RATE", value_parser = bit_rate, help_heading = "Rates")]
     read_rate: Option<u64>,
 

@@ -24,13 +24,13 @@ pub(super) struct Settings {
     /// The network device: a new one for type tap, an existing one for type xdp.
     #[arg(long = "device", value_name = "NAME")]
     dev: Option<String>,
-    /// For type vhost-user: socket to create, to which the guest's hypervisor connects.
+    /// For type vhost-user: the socket to create, to which the guest's hypervisor connects.
     #[arg(long, value_name = "SOCKET")]
     path: Option<PathBuf>,
-    /// For type xdp: which of the device's queues [default: 0].
+    /// For type xdp: number of the device's queue [default: 0].
     #[arg(long, value_name = "N")]
     queue: Option<u32>,
-    /// For type tap: how many queues; the frames of a flow stay on one, in order [default: 1].
+    /// For type tap: number of queues; the frames of a flow stay on one, in order [default: 1].
     #[arg(long, value_name = "N")]
     queues: Option<u32>,
 }

@@ -30,28 +30,31 @@ const PLAN_BYTES_MAX: u64 = 16 << 20;
     clearstream tune apply --from results.json\n  \
     clearstream tune apply geneva --only net.ipv4.tcp_rmem\n  \
     clearstream tune apply --set net.ipv4.tcp_wmem='4096 16384 67108864' --set eth0/ring-rx=4096\n\n\
-    Either all changes are made or none; with --keep-going those that can be, and exit code 5. Risky\n\
-    ones are made only when named. What could not be set on the far host is printed as commands.\n\n\
-    --from carries out the verdict of a results file: it shows the settings that the verdict\n\
-    names, sets them here and on the far host that the file names, measures with and without each\n\
-    in turns, by the verdict's own test, and keeps what helps. `tune revert` reverts them. Changes\n\
-    that are in force already stay and are not measured; --fresh reverts and tries those of the journal.")]
+    Either all changes are made or none; --keep-going makes those that can be made and ends with exit\n\
+    code 5. Risky changes are made only if --only names them. Changes that cannot be made on the far\n\
+    host are printed as commands.\n\n\
+    --from carries out the verdict of a results file: it shows the settings that the verdict names,\n\
+    sets them here and on the far host that the file names, measures with and without each change in\n\
+    turns, by the verdict's own test, and keeps those that help. `tune revert` reverts them. Changes\n\
+    that are already in force stay and are not measured; --fresh reverts those of the journal and\n\
+    tries them.")]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(super) evidence: EvidenceOptions,
     /// Make the changes of this plan (of `tune plan --json`).
     #[arg(long, value_name = "FILE", conflicts_with = "results")]
     plan: Option<PathBuf>,
-    /// Carry out the verdict of this results file (of `path`), measured; HOST where it is not the file's.
+    /// Carry out the verdict of this results file (of `path`) and measure the effect; HOST is
+    /// needed only if it differs from the file's.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plan", "results", "ApplicationOptions"])]
     from: Option<PathBuf>,
-    /// Make this change on this host, whatever the evidence; may be given several times.
+    /// Make this change on this host, whatever the evidence; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", conflicts_with_all = ["plan", "results", "measure", "from"])]
     set: Vec<String>,
-    /// Only these settings of the plan.
+    /// Make only the changes of the plan to these settings.
     #[arg(long, value_name = "KEY", num_args = 1..)]
     only: Vec<Key>,
-    /// Only this host's changes of the plan.
+    /// Make only the plan's changes to this host.
     #[arg(long)]
     near_only: bool,
     /// Measure with and without each change in turns; keep it only if it helps beyond the noise.
@@ -66,10 +69,10 @@ pub(crate) struct ApplyArgs {
     /// Report page of --measure.
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
-    /// Start --measure over even if the same trials were interrupted.
+    /// Start --measure over instead of resuming interrupted trials.
     #[arg(long)]
     pub(super) fresh: bool,
-    /// Make the changes that can be made when one fails.
+    /// If a change fails, still make the others.
     #[arg(long)]
     keep_going: bool,
     /// Make this host's changes again at every boot (sysctl.d and a systemd unit).

@@ -39,7 +39,7 @@ pub(crate) struct CcArgs {
 enum Action {
     /// Register H-TCP, the papers' congestion control, as a BPF program.
     Htcp {
-        /// Let unprivileged programs choose it, and any namespace have it as its default.
+        /// Let unprivileged programs choose it, and let any network namespace make it its default.
         #[arg(long)]
         for_everyone: bool,
     },
@@ -47,9 +47,9 @@ enum Action {
     Status,
     /// Remove the programs that `tune cc` registered.
     Remove {
-        /// Its name; all of ours when left out.
+        /// Name of the congestion control [default: all that `tune cc` registered].
         name: Option<String>,
-        /// Also while it is in use: connections that have it keep it until they end.
+        /// Remove it even while it is in use: its connections keep it until they end.
         #[arg(long)]
         force: bool,
     },

@@ -19,15 +19,15 @@ const SEED: u64 = 0x7e57;
 /// Where evidence comes from.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct EvidenceOptions {
-    /// Far host, for a quick measurement now: `clearstream serve` must run there.
+    /// Far host, which is measured briefly now; `clearstream serve` must run there.
     #[arg(value_name = "HOST", value_hint = clap::ValueHint::Hostname)]
     pub(super) host: Option<String>,
-    /// Take the evidence from this results file (of `path`) instead.
+    /// Take the evidence from this results file (of `path`) instead of measuring.
     #[arg(long, value_name = "FILE")]
     pub(super) results: Option<PathBuf>,
     #[command(flatten)]
     pub(super) server: ServerOptions,
-    /// Time each test measures.
+    /// Time for which each test measures.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::verbs::options::duration)]
     pub(super) duration: std::time::Duration,
     #[command(flatten)]

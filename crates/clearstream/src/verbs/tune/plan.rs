@@ -19,12 +19,12 @@ use crate::store;
     clearstream tune plan geneva\n  \
     clearstream tune plan --results results.json\n  \
     clearstream --json tune plan geneva > plan.json     for `tune apply --plan plan.json`\n\n\
-    Nothing is changed. With HOST a few short tests are made first; with --results the plan comes from\n\
-    a file, on any machine.")]
+    Nothing is changed. With HOST a few short tests are run first; with --results the plan is made\n\
+    from a file, on any machine.")]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     evidence: EvidenceOptions,
-    /// Keep the evidence of the tests made now in this file.
+    /// Write the results of the tests made now to this file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -17,8 +17,8 @@ use crate::profiles::{running_values, shown, word};
     clearstream tune profile list\n  \
     clearstream tune profile compare clearstream-2011\n  \
     clearstream tune profile compare /etc/sysctl.d/90-network.conf\n\n\
-    Profiles are for comparing, not for applying: their figures are those of other paths. `tune plan`\n\
-    sizes each setting for this one.")]
+    Profiles are for comparing, not for applying: their values were chosen for other paths. `tune\n\
+    plan` sizes each setting for the measured path.")]
 pub(crate) struct ProfileArgs {
     #[command(subcommand)]
     action: Action,
@@ -31,15 +31,16 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 enum Action {
     /// List profiles.
     List,
-    /// Print one, in the form of sysctl.conf.
+    /// Print a profile in the form of sysctl.conf.
     Show {
-        /// Its name, or a file in the form of sysctl.conf.
+        /// Name of a profile, or a file in the form of sysctl.conf.
         #[arg(value_name = "NAME|FILE")]
         profile: String,
     },
-    /// Each setting beside the running kernel's: removed from the kernel, harmful today, or replaced.
+    /// Show each setting beside the running kernel's value, and whether it was removed, is harmful
+    /// today or was replaced.
     Compare {
-        /// Its name, or a file in the form of sysctl.conf.
+        /// Name of a profile, or a file in the form of sysctl.conf.
         #[arg(value_name = "NAME|FILE")]
         profile: String,
     },

@@ -20,9 +20,9 @@ use crate::verbs::options::ServerOptions;
 /// Options of `tune status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  clearstream tune status\n\n\
-    Changes of `tune` only; `gateway check` shows those of `gateway apply`. Needs no privilege.\n\
-    Every user sees the changes of root; where the journal of root may not be read,\n\
-    one line says so, with exit code 4.")]
+    Shows changes of `tune` only; `gateway check` shows those of `gateway apply`. Needs no\n\
+    privilege. Every user sees the changes of root; if the journal of root is not readable, one line\n\
+    says so, and the exit code is 4.")]
 pub(crate) struct StatusArgs {
     /// Show the changes on this far host (`clearstream serve --allow-tuning`) that were made from this
     /// host's address.
@@ -40,15 +40,15 @@ pub(crate) struct StatusArgs {
     clearstream tune revert\n  \
     clearstream tune revert net.ipv4.tcp_rmem\n  \
     clearstream tune revert --far geneva\n\n\
-    Settings that somebody else has changed since are named and left alone; exit code 5 then.")]
+    Settings that somebody else has changed since are named and left alone, with exit code 5.")]
 pub(crate) struct RevertArgs {
-    /// Only these settings [default: all].
+    /// Revert only these settings [default: all].
     #[arg(value_name = "KEY")]
     keys: Vec<Key>,
-    /// Restore also what somebody else has changed since; only on this host.
+    /// Also restore what somebody else has changed since; only on this host.
     #[arg(long, conflicts_with = "far")]
     force: bool,
-    /// Drop the journal without restoring anything (of a lab that is gone, of a damaged file).
+    /// Discard the journal without restoring anything (if it is damaged, or of a lab that is gone).
     #[arg(long, conflicts_with_all = ["force", "keys", "far"])]
     forget: bool,
     /// Revert the changes on this far host (`clearstream serve --allow-tuning`) that were made from this

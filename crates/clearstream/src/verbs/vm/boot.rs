@@ -24,18 +24,18 @@ const CORES_MAX: u32 = 255;
     clearstream vm run big --port vale0:big --disk debian.qcow2 --memory 2G --cores 4\n  \
     clearstream vm run fast --port vale0:fast --type ptnet\n  \
     clearstream vm run one --port vale0:one --print\n\n\
-    The first line printed is QEMU's command line. What `vm image` makes is booted where neither\n\
-    --kernel nor --disk is given; then run returns once the guest's shell answers (--no-wait: at\n\
-    once). The network device is eth0, without an address; each guest has a hardware address of its\n\
-    own. A kernel is booted fastest uncompressed (vmlinux). Under TCG a boot takes seconds to a\n\
-    minute.")]
+    The first line printed is QEMU's command line. Without --kernel and --disk the image of `vm image`\n\
+    is booted, and the command returns once the guest's shell answers (with --no-wait at once). The\n\
+    network device is eth0, without an address; each guest has its own hardware address. An\n\
+    uncompressed kernel (vmlinux) boots fastest. Under TCG a boot takes between seconds and a minute.")]
 pub(super) struct RunArgs {
     /// Name of the guest: letters, digits, '-', '_' and '.'.
     name: String,
-    /// Port to create for the guest; removed with it.
+    /// Port to create for the guest; it is removed when the guest ends.
     #[arg(long, value_name = "SWITCH:PORT")]
     port: PortName,
-    /// How the guest is connected: virtio needs no driver of ours, ptnet the module of guest/ptnet.
+    /// How the guest is connected: virtio needs no special driver, ptnet needs the module of
+    /// guest/ptnet.
     #[arg(long = "type", value_name = "virtio|ptnet", default_value = "virtio",
           value_parser = ["virtio", "ptnet"])]
     port_type: String,
@@ -45,29 +45,29 @@ pub(super) struct RunArgs {
     /// Initial RAM file system.
     #[arg(long, value_name = "FILE", requires = "kernel")]
     initrd: Option<PathBuf>,
-    /// A disk, raw or qcow2, as /dev/vda; booted from where no kernel is given.
+    /// A disk, raw or qcow2, as /dev/vda; the guest boots from it if no kernel is given.
     #[arg(long, value_name = "FILE")]
     disk: Option<PathBuf>,
     /// Additional kernel parameters.
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
     append: String,
-    /// Its memory.
+    /// Memory of the guest.
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_byte_size)]
     memory: u64,
-    /// Its cores.
+    /// Number of cores of the guest.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(CORES_MAX)))]
     cores: u32,
-    /// Pairs of queues of its network device [default: one per core].
+    /// Number of queue pairs of its network device [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(QUEUES_MAX)))]
     queues: Option<u32>,
-    /// What runs it: auto is KVM where that runs a small guest, else TCG.
+    /// What runs the guest: auto is KVM where KVM can run a small test guest, otherwise TCG.
     #[arg(long, value_name = "auto|kvm|tcg", default_value = "auto", value_parser = ["auto", "kvm", "tcg"])]
     accelerator: String,
-    /// QEMU's program.
+    /// The QEMU program.
     #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-x86_64")]
     qemu: PathBuf,
-    /// Where `vm image` put what is booted [default: as of vm image].
+    /// Where `vm image` keeps the image [default: that of vm image].
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kernel", "disk"])]
     image: Option<PathBuf>,
     /// Longest time to wait until the guest is ready.
@@ -76,7 +76,7 @@ pub(super) struct RunArgs {
     /// Return as soon as QEMU runs.
     #[arg(long, conflicts_with = "wait")]
     no_wait: bool,
-    /// End the guest when this process has ended, however it ended.
+    /// End the guest when this process ends, however it ends.
     #[arg(long = "while", value_name = "PID")]
     owner: Option<i32>,
     /// Only print QEMU's command line.

@@ -24,15 +24,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  \
     clearstream vm port vale0:vm --path /run/vm.sock --memory 1G\n\n\
-    The same as `port add vale0:vm --type vhost-user --path /run/vm.sock`, with the words for the\n\
-    hypervisor. The port stays; `port del` takes it away. Whoever runs the hypervisor must be able to\n\
-    open the socket.\n\n\
+    Adds the port as `port add vale0:vm --type vhost-user --path /run/vm.sock` does, and prints the\n\
+    options for the hypervisor. The port stays until `port del` removes it. Whoever runs the\n\
+    hypervisor must be able to open the socket.\n\n\
     With --type ptnet the guest drives the port's rings itself. This command then holds the port's\n\
-    memory and doorbells until it ends (Ctrl-C), also while the switch is restarted.")]
+    memory and doorbells until it ends (Ctrl-C), even while the switch is restarted.")]
 pub(super) struct PortArgs {
     /// The port to add.
     port: PortName,
-    /// Socket to create, to which the hypervisor connects.
+    /// The socket to create, to which the hypervisor connects.
     #[arg(long, value_name = "SOCKET")]
     path: PathBuf,
     /// How the guest uses the port: virtio (its own virtio-net driver) or ptnet (the driver of guest/ptnet).
@@ -41,7 +41,7 @@ pub(super) struct PortArgs {
     /// The guest's memory, for the printed options.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_byte_size)]
     memory: u64,
-    /// Pairs of queues of its network device, for the printed options.
+    /// Number of queue pairs of its network device, for the printed options.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(QUEUES_MAX)))]
     queues: u32,

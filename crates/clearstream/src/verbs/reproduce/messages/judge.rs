@@ -201,7 +201,7 @@ impl Measured<'_> {
             let logs: Vec<f64> = ratios?.iter().map(|ratio| ratio.median.ln()).collect();
             let mean = (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp();
             answers.push(Some(mean > 1.0));
-            told.push(format!("{} / a queue a rank {mean:.2} x on average", other.name()));
+            told.push(format!("{} / a queue per rank {mean:.2} x on average", other.name()));
         }
         let told = told.join(", ");
         if !self.layout.has_a_core_a_rank() {
@@ -210,7 +210,7 @@ impl Measured<'_> {
         Some((all(answers), told))
     }
 
-    /// `is` gains more than the others do by a queue a rank.
+    /// `is` gains more than the others do by a queue per rank.
     fn applications(&self) -> Option<(Option<bool>, String)> {
         let mut gains = Vec::new();
         for case in self.own() {
@@ -219,7 +219,7 @@ impl Measured<'_> {
         }
         let told: Vec<String> =
             gains.iter().map(|(name, gain)| format!("{name} {}", shown(gain))).collect();
-        let told = format!("round-robin / a queue a rank: {}", told.join(", "));
+        let told = format!("round-robin / a queue per rank: {}", told.join(", "));
         if !self.layout.has_a_core_a_rank() {
             return Some((None, format!("{}. Seen: {told}", self.shared_cores())));
         }

@@ -56,7 +56,7 @@ impl Receive {
             Self::RoundRobin => "round-robin".to_owned(),
             Self::Single(distance) => format!("single queue, {}", distance.name()),
             Self::FirstCore => "single queue on one core".to_owned(),
-            Self::Queues => "a queue a rank".to_owned(),
+            Self::Queues => "a queue per rank".to_owned(),
             Self::Tcp => "Open MPI's TCP".to_owned(),
         }
     }
