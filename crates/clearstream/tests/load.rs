@@ -500,6 +500,13 @@ fn one_number_of_tasks_follows_another() {
     }
     assert_eq!(out.matches("SUMMARY rate").count(), 3, "{out}");
     assert_eq!(folder.names(), [""; 0]);
+    let (script, file) = (folder.at("script"), folder.at("f"));
+    let text = format!("IOR START\ntestFile={file}\nnumTasks=1\nRUN\nnumTasks=3\nRUN\nIOR STOP\n");
+    fs::write(&script, text).expect("written");
+    let (code, out, err) = run(&format!("io --threads 3 -F -b 64k -t 16k -f {script}"));
+    assert_eq!(code, Some(0), "{out}{err}");
+    // Each test has a row and a line of the summary.
+    assert_eq!(out.matches("\nwrite ").count(), 4, "{out}");
 }
 
 #[test]
