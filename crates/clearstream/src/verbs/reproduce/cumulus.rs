@@ -34,8 +34,9 @@ const NAME: &str = "cumulus-projected";
 const FORWARDER: &str = "g1";
 /// Longest time until clients have mounted everything.
 const MOUNTED_MAX: Duration = Duration::from_secs(30);
-/// Bytes that each task writes and reads.
-const BLOCK_BYTES: u64 = 32 << 20;
+/// Bytes that each client writes and reads, shared by its tasks: those of all repeats fit the file system of the lab, which
+/// takes minutes to free what removed files occupied.
+const CLIENT_BYTES: u64 = 32 << 20;
 const TRANSFER_BYTES: u64 = 4 << 20;
 /// Files of each client, shared by its tasks: a multiple of every number of tasks.
 const FILES_COUNT: u64 = 480;
@@ -174,7 +175,7 @@ fn work(kind: Kind, way: Way, load: &Load) -> Work {
             path,
             has_file_per_rank: true,
             ranks_count,
-            block_bytes: BLOCK_BYTES,
+            block_bytes: CLIENT_BYTES / load.tasks,
             transfer_bytes: TRANSFER_BYTES,
             segments_count: 1,
             by: "pwrite and pread".to_owned(),
@@ -261,7 +262,8 @@ impl Clients {
         // One client's tasks are threads of one process; several clients' are ranks of a job.
         words.extend(if clients > 1 { ["--ranks", &ranks] } else { ["--threads", &ranks] });
         let place = format!("{}/load", way.mount());
-        let (block, transfer) = (BLOCK_BYTES.to_string(), TRANSFER_BYTES.to_string());
+        let block = (CLIENT_BYTES / tasks.max(1)).to_string();
+        let transfer = TRANSFER_BYTES.to_string();
         let (files, size) = ((FILES_COUNT / tasks.max(1)).to_string(), of(SIZE).to_string());
         match self.kind {
             Kind::Locks => words.extend(["--locks", way.mount()]),
