@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::comparison::{
     Better, Comparison, Contender, Effort, Figures, Gate, Medium, RowPlan, Run, Whose,
 };
-use crate::host::{BenchError, finish, installed};
+use crate::host::{BenchError, finish, installed, speak_to_us};
 use crate::ours::program;
 use crate::scratch;
 
@@ -175,6 +175,7 @@ fn run(load: &Load, words: &[&str]) -> Result<Figures, BenchError> {
     let mut command = Command::new("mpirun.openmpi");
     command.args(["--allow-run-as-root", "--oversubscribe", "-n", load.ranks]);
     command.args(words).args(load.options).arg(target(load, &folder));
+    speak_to_us(&mut command);
     let finished = finish(command, RUN_MAX)?;
     let mut figures = Figures::new();
     for (figure, line, place) in load.figures {

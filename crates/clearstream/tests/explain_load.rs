@@ -35,8 +35,7 @@ fn carried(drops: u64) -> Carried {
         retransmits_count: None,
         busiest_core: None,
     };
-    let (flows, absent) = (Vec::new(), Vec::new());
-    Carried { plan: "planted".to_owned(), hosts: vec![gateway], flows, absent }
+    Carried { plan: "planted".to_owned(), hosts: vec![gateway], ..Carried::default() }
 }
 
 /// Reads at these rates, over a gateway where `drops` are given.

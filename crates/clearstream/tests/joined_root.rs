@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use results::{LoadWay, Results, Role};
+use results::{CarriedFlow, LoadWay, Results, Role};
 
 use crate::PROGRAM;
 use crate::filesystem_root::{Lab, run};
@@ -53,6 +53,21 @@ fn what_gateways_carry_is_joined_with_each_phase_root() {
             let received: u64 = ports.map(|port| port.counters.rx_bytes).sum();
             let sent: u64 = seen.gateways.iter().map(|gateway| gateway.server_side_bytes).sum();
             assert!(received >= 2 * BYTES && sent >= 2 * BYTES, "{received} {sent}");
+        }
+        // Both ends of each connection counted it, and the plan says what carries it.
+        let moved = carried.connections.iter().map(|one| match seen.way {
+            LoadWay::Written => one.written_bytes,
+            _ => one.read_bytes,
+        });
+        assert!(moved.sum::<u64>() >= 2 * BYTES, "{:#?}", carried.connections);
+        for one in &carried.connections {
+            let pair = |flow: &&CarriedFlow| flow.client == one.client && flow.server == one.server;
+            let planned = carried.flows.iter().find(pair).map(|flow| flow.gateway.as_str());
+            assert_eq!(one.gateway.as_deref(), planned, "{one:?}");
+        }
+        for server in ["s1", "s2"] {
+            let trips = carried.round_trips(server).expect("measured");
+            assert!(trips.median_s > 0.0 && trips.max_s < 10.0, "{trips:?}");
         }
         // 2 clients, 2 servers; the plan says by which gateway.
         assert_eq!(carried.flows.len(), 4);

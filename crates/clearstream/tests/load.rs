@@ -490,6 +490,26 @@ fn every_phase_of_mdtest_runs_and_leaves_nothing() {
 }
 
 #[test]
+fn one_number_of_tasks_follows_another() {
+    let folder = Folder::new("growing");
+    let line = format!("meta --threads 3 -n 6 -F -f 1 -l 3 -s 1 -d {}", folder.at("d"));
+    let (code, out, err) = run(&line);
+    assert_eq!(code, Some(0), "{out}{err}");
+    for amount in ["1 tasks, 6 files", "2 tasks, 12 files", "3 tasks, 18 files"] {
+        assert!(out.contains(amount), "{out}");
+    }
+    assert_eq!(out.matches("SUMMARY rate").count(), 3, "{out}");
+    assert_eq!(folder.names(), [""; 0]);
+    let (script, file) = (folder.at("script"), folder.at("f"));
+    let text = format!("IOR START\ntestFile={file}\nnumTasks=1\nRUN\nnumTasks=3\nRUN\nIOR STOP\n");
+    fs::write(&script, text).expect("written");
+    let (code, out, err) = run(&format!("io --threads 3 -F -b 64k -t 16k -f {script}"));
+    assert_eq!(code, Some(0), "{out}{err}");
+    // Each test has a row and a line of the summary.
+    assert_eq!(out.matches("\nwrite ").count(), 4, "{out}");
+}
+
+#[test]
 fn phases_of_mdtest_go_on_in_another_run() {
     let folder = Folder::new("split");
     let status = folder.at("status");

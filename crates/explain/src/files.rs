@@ -81,7 +81,7 @@ pub(crate) const PAGES: [FilesPage; 5] = [
             ),
             (
                 "Evidence",
-                "The busiest gateway carries at least 1.2 times the mean of all, and there are fewer than four pairs for each gateway.",
+                "The busiest gateway carries at least 1.2 times the mean of all, and there are fewer than four pairs, or hashed connections, for each gateway.",
             ),
             ("Against it", "Gateways are used evenly, or there are many pairs."),
             (
@@ -323,13 +323,17 @@ fn few_flows(carried: &Carried, crossing: &Crossing) -> (f64, String) {
     };
     let fair = 1.0 / gateways_count as f64;
     let used = crossing.gateways.iter().filter(|one| one.share >= fair / 2.0).count();
-    let pairs = carried.flows.len();
+    // Where connections are hashed, each of them takes one gateway, else each pair of hosts.
+    let (flows, noun) = match carried.flows.len() {
+        0 => (carried.connections.len(), "connections"),
+        pairs => (pairs, "pairs of client and server"),
+    };
     let line = format!(
         "{used} of {gateways_count} gateways carried at least half of an equal share each, and the busiest \
-         {imbalance:.2} equal shares; {pairs} pairs of client and server"
+         {imbalance:.2} equal shares; {flows} {noun}"
     );
-    // If the plan reports no pairs, unused gateways show that the flows are few.
-    let is_few = if pairs > 0 { pairs < 4 * gateways_count } else { used < gateways_count };
+    // Where neither is known, unused gateways show that the flows are few.
+    let is_few = if flows > 0 { flows < 4 * gateways_count } else { used < gateways_count };
     let is_uneven = imbalance >= UNEVEN_MIN && is_few;
     (if is_uneven { (0.35 + 0.5 * (1.0 - 1.0 / imbalance)).min(0.75) } else { 0.0 }, line)
 }

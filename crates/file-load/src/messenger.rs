@@ -132,7 +132,7 @@ struct Messenger<'j, E: Exchange> {
     limits: Limits,
     activity: Arc<Activity>,
     host: String,
-    /// Operations begun: of all ranks, and of those that take part in a test.
+    /// Operations begun: of all ranks, and since the last of these of those that take part in a test.
     serials: [u32; 2],
     /// Messages of operations that have not begun here.
     early: VecDeque<(usize, Vec<u8>)>,
@@ -268,7 +268,13 @@ impl<'j, E: Exchange> Messenger<'j, E> {
                 self.send(to, kind, &message)?;
             }
             collective = match collective.output() {
-                Ok(output) => return Ok(output),
+                Ok(output) => {
+                    if is_whole {
+                        // Ranks that took no part have not counted the others' operations.
+                        self.serials[1] = 0;
+                    }
+                    return Ok(output);
+                }
                 Err(unfinished) => *unfinished,
             };
             if let Some((from, message)) = self.next_of((kind, serial))? {

@@ -1,6 +1,6 @@
 //! The kernel's netlink messages as typed values: links, addresses, routes, rules, nexthop objects,
-//! neighbours and queueing disciplines (`rtnetlink(7)`), packet filters (`nft(8)`), and the frame that generic netlink
-//! shares.
+//! neighbours and queueing disciplines (`rtnetlink(7)`), packet filters (`nft(8)`), TCP connections (`sock_diag(7)`), and
+//! the frame that generic netlink shares.
 //!
 //! This crate is pure: bytes to values and back, no sockets. `sys::netlink_socket` sends and receives.
 //!
@@ -13,12 +13,13 @@
 //! - Parsers never panic, and what they allocate is bounded by the length of the message.
 //!
 //! Numbers are those of the kernel's `include/uapi/linux/{netlink,rtnetlink,fib_rules,nexthop,neighbour,
-//! if_link,if_addr}.h`.
+//! if_link,if_addr,sock_diag,inet_diag}.h`.
 
 mod address;
 mod answer;
 mod attribute;
 mod bytes;
+mod connection;
 mod discipline;
 mod encoder;
 mod filter;
@@ -38,6 +39,7 @@ pub use address::{Address, AddressFilter};
 pub use answer::{Answer, KernelError};
 pub use attribute::{Attribute, Attributes, RawAttribute, attribute};
 pub use bytes::{address_of, text_of, u16_of, u32_of, u64_of};
+pub use connection::Connection;
 pub use discipline::{Discipline, DisciplineKind, ROOT};
 pub use encoder::{Encoder, TooLongError};
 pub use filter::{

@@ -74,6 +74,7 @@ fn checked(
 /// Sections of file-system load.
 fn loaded(results: &Results, digest: &Digest<'_>, embed_bytes_max: usize) -> Vec<Section> {
     let sections = [
+        reproduction::section(digest),
         load::section(digest),
         gateways::section(digest),
         load::hosts(digest),

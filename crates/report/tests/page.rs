@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use compare::Run;
 use report::{RenderOptions, render, render_comparison};
-use results::{PointOutcome, Results};
+use results::{Point, PointOutcome, Results, RunKind};
 use serde_json::Value;
 
 /// Longest page of a normal run, bytes.
@@ -26,6 +26,7 @@ fn documents() -> Vec<Results> {
         synthetic::reproduction(),
         synthetic::placement(),
         recorded_load(),
+        reproduced_load(),
     ]
 }
 
@@ -45,6 +46,32 @@ fn a_load_has_phases_and_gateways_and_no_path_with_two_ends() {
     }
     let shown = page.split("id=\"data\"").next().expect("something stands before the data");
     for foreign in ["No throughput", "far host", "Idle path", "Round-trip", "goodput"] {
+        assert!(!shown.contains(foreign), "{foreign}");
+    }
+}
+
+/// The same load as part of a reproduced experiment.
+fn reproduced_load() -> Results {
+    let recorded = recorded_load();
+    let planned = recorded.points.first().expect("a point").clone();
+    let planned = Point { experiment: "planned alone".to_owned(), ..planned };
+    let planned = Point { outcome: PointOutcome::Measured(Box::default()), ..planned };
+    Results {
+        kind: RunKind::Reproduce,
+        points: [vec![planned], recorded.points].concat(),
+        reproduction: synthetic::reproduction().reproduction,
+        ..recorded
+    }
+}
+
+#[test]
+fn a_reproduced_load_leads_with_the_law_and_has_no_path_with_two_ends() {
+    let page = page(&reproduced_load());
+    let shown = page.split("id=\"data\"").next().expect("something stands before the data");
+    for wanted in ["Reproduction of", "Beside the paper", "/mnt/pfs/f from c1", "write 0"] {
+        assert!(shown.contains(wanted), "{wanted}");
+    }
+    for foreign in ["far host", "Idle path", "Round-trip", "goodput", "planned alone"] {
         assert!(!shown.contains(foreign), "{foreign}");
     }
 }

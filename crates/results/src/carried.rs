@@ -24,6 +24,13 @@ pub struct Carried {
     /// Which gateway carries which pair of hosts; empty where that depends on ports.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub flows: Vec<CarriedFlow>,
+    /// TCP connections between clients, gateways and servers that moved bytes and were established at the end, the
+    /// busiest first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub connections: Vec<CarriedConnection>,
+    /// How many more connections moved bytes.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub connections_left_out_count: u64,
     /// Hosts whose counters could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub absent: Vec<CarriedAbsent>,
@@ -66,6 +73,50 @@ pub struct CarriedFlow {
     pub server: String,
     /// The gateway.
     pub gateway: String,
+}
+
+/// A TCP connection: what it moved, and how long its round trips were.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CarriedConnection {
+    /// The end nearer to the clients: the name of a client, or of a gateway that is a client of the servers itself.
+    pub client: String,
+    /// The other end: the name of a server, or of a gateway that re-exports the servers' files.
+    pub server: String,
+    /// Port of the client.
+    pub client_port: u16,
+    /// Port of the server.
+    pub server_port: u16,
+    /// The gateway that carries it, by the plan; absent where the plan does not say, as without a hash seed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gateway: Option<String>,
+    /// Bytes from the client to the server.
+    pub written_bytes: u64,
+    /// Bytes from the server to the client.
+    pub read_bytes: u64,
+    /// Smoothed round-trip time at the end of the phase, seconds, as measured by the end that sent more.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub round_trip_s: Option<f64>,
+    /// Segments that its ends retransmitted.
+    pub retransmits_count: u64,
+}
+
+impl CarriedConnection {
+    /// Bytes in both directions.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.written_bytes.saturating_add(self.read_bytes)
+    }
+}
+
+/// Round trips of several connections.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RoundTrips {
+    /// The median of the connections, seconds.
+    pub median_s: f64,
+    /// The longest, seconds.
+    pub max_s: f64,
+    /// Number of connections.
+    pub connections_count: usize,
 }
 
 /// A host without counters.
@@ -148,6 +199,22 @@ impl Carried {
         self.hosts.iter().filter(move |host| host.role == role)
     }
 
+    /// Round trips of the connections that a gateway carries, or that end at a host; `None` where none was measured.
+    #[must_use]
+    pub fn round_trips(&self, host: &str) -> Option<RoundTrips> {
+        let is_its = |one: &&CarriedConnection| {
+            one.server == host || one.client == host || one.gateway.as_deref() == Some(host)
+        };
+        let its = self.connections.iter().filter(is_its);
+        let mut all: Vec<f64> = its.filter_map(|one| one.round_trip_s).collect();
+        all.sort_by(f64::total_cmp);
+        let max_s = *all.last()?;
+        let middle = all.len() / 2;
+        let below = if all.len().is_multiple_of(2) { all[middle - 1] } else { all[middle] };
+        let median_s = f64::midpoint(below, all[middle]);
+        Some(RoundTrips { median_s, max_s, connections_count: all.len() })
+    }
+
     /// What follows for a load of so many bytes, or calls. A missing gateway leaves `cached` and `amplification` open.
     #[must_use]
     pub fn crossing(&self, way: LoadWay, load: u64) -> Crossing {
@@ -176,6 +243,11 @@ impl Carried {
         let amplification = has_bytes.then(|| client_side as f64 / load as f64);
         Crossing { load, way, gateways, imbalance, amplification, cached }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn share_of(host: &CarriedHost, way: LoadWay) -> GatewayShare {
@@ -280,6 +352,31 @@ mod tests {
         assert_eq!(shares, [0.75, 0.25]);
         assert_eq!((seen.imbalance, seen.amplification), (Some(1.5), Some(2.0)));
         assert_eq!((seen.cached, seen.gateways[0].drops_count), (None, 2));
+    }
+
+    #[test]
+    fn round_trips_are_those_of_a_gateway_s_connections_and_of_a_host_s() {
+        let connection = |server: &str, gateway: &str, round_trip_s| CarriedConnection {
+            client: "c1".to_owned(),
+            server: server.to_owned(),
+            client_port: 1,
+            server_port: 2,
+            gateway: Some(gateway.to_owned()),
+            written_bytes: 3,
+            read_bytes: 4,
+            round_trip_s,
+            retransmits_count: 0,
+        };
+        let connections = vec![
+            connection("s1", "g1", Some(0.004)),
+            connection("s2", "g1", Some(0.002)),
+            connection("s2", "g2", None),
+        ];
+        let all = Carried { connections, ..Carried::default() };
+        let of = |host: &str| all.round_trips(host).map(|trips| (trips.median_s, trips.max_s));
+        assert_eq!((of("g1"), of("s2")), (Some((0.003, 0.004)), Some((0.002, 0.002))));
+        assert_eq!((of("g2"), of("s3")), (None, None));
+        assert_eq!(all.round_trips("c1").map(|trips| trips.connections_count), Some(2));
     }
 
     #[test]

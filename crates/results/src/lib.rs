@@ -28,8 +28,8 @@ mod window;
 mod work;
 
 pub use carried::{
-    CachePlace, Carried, CarriedAbsent, CarriedFlow, CarriedHost, CarriedPort, Crossing,
-    GatewayShare, LoadWay,
+    CachePlace, Carried, CarriedAbsent, CarriedConnection, CarriedFlow, CarriedHost, CarriedPort,
+    Crossing, GatewayShare, LoadWay, RoundTrips,
 };
 pub use ceilings::{Ceiling, CeilingLink, CeilingStep, NicCeilings, pcie_bits_per_s};
 pub use check::{

@@ -127,6 +127,14 @@ impl NetlinkSocket {
         Self::open_for(Some(rustix::net::netlink::GENERIC))
     }
 
+    /// About the sockets of the network namespace.
+    ///
+    /// # Errors
+    /// No socket is to be had.
+    pub fn open_sockets() -> Result<Self, NetlinkError> {
+        Self::open_for(Some(rustix::net::netlink::SOCK_DIAG))
+    }
+
     /// As [`open`](Self::open), in the network namespace behind a descriptor. The calling thread stays
     /// where it is: a thread of its own enters the namespace.
     ///
@@ -397,7 +405,10 @@ fn batch_length(messages: &[Message]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use netlink::{Link, RouteQuestion, Target};
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use netlink::{Connection, Family, Link, RouteQuestion, Target};
 
     use super::*;
 
@@ -421,6 +432,27 @@ mod tests {
             };
             assert_eq!(paths.first().and_then(|path| path.interface_index), Some(1), "{address}");
         }
+    }
+
+    #[test]
+    fn connections_are_listed_with_their_bytes_and_round_trips() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(&[7; 5000]).unwrap();
+        server.read_exact(&mut [0; 5000]).unwrap();
+        server.write_all(&[8]).unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        let mut socket = NetlinkSocket::open_sockets().unwrap();
+        let all = socket.list::<Connection>(&Connection::dump(Family::V4)).unwrap();
+        let (local, remote) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+        let of_end = |end| all.iter().find(|one| one.local == end).expect("listed");
+        let (one, other) = (of_end(local), of_end(remote));
+        assert_eq!((one.remote, other.remote), (remote, local));
+        // The kernel may count the SYN as a byte.
+        assert!((5000..=5001).contains(&one.sent_bytes), "{one:?}");
+        assert_eq!((one.received_bytes, other.received_bytes), (1, 5000));
+        assert!(one.rtt_us > 0);
     }
 
     #[test]

@@ -32,4 +32,4 @@ pub use facts::host_facts;
 pub use files::HostFiles;
 pub use forwarding::{ForwardingCores, forwarding_cores};
 pub use machine::{machine, machine_from};
-pub use reading::{HostReading, ReadingGain};
+pub use reading::{ConnectionReading, HostReading, ReadingGain};

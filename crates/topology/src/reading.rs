@@ -1,10 +1,18 @@
 //! The few counters of a host that another host asks for again and again, as one line of JSON.
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use netlink::{Connection, Family};
 use results::{CoreUse, DeviceCounters};
 use serde::{Deserialize, Serialize};
+use sys::netlink_socket::NetlinkSocket;
 
-use crate::counters::parse_devices;
+use crate::counters::{gain, parse_devices};
 use crate::{CoreTimes, HostFiles, InterfaceCounters};
+
+/// Most connections of a reading: a line of JSON is then below 1 MiB.
+const CONNECTIONS_COUNT_MAX: usize = 4096;
 
 /// Counters of the calling thread's network namespace and of the host's cores at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -15,6 +23,44 @@ pub struct HostReading {
     pub retransmits_count: Option<u64>,
     /// The lines of `/proc/stat` that tell of one core each.
     pub cores: String,
+    /// Established TCP connections to other hosts, those with most bytes first; at most 4096. None
+    /// where the kernel does not list them (`CONFIG_INET_TCP_DIAG`).
+    #[serde(default)]
+    pub connections: Vec<ConnectionReading>,
+}
+
+/// One end of a TCP connection, counted since it was established.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionReading {
+    /// This host's end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Smoothed round-trip time at this end, microseconds; 0 if it was never measured.
+    pub rtt_us: u32,
+    /// Segments that this end retransmitted.
+    pub retransmits_count: u64,
+    /// Bytes that the other end acknowledged.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+}
+
+impl ConnectionReading {
+    /// What this end gained since an earlier reading of the same connection; the round-trip time is the later one.
+    #[must_use]
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            retransmits_count: gain(self.retransmits_count, earlier.retransmits_count),
+            sent_bytes: gain(self.sent_bytes, earlier.sent_bytes),
+            received_bytes: gain(self.received_bytes, earlier.received_bytes),
+            ..*self
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.sent_bytes.saturating_add(self.received_bytes)
+    }
 }
 
 /// What was gained between two readings.
@@ -26,16 +72,18 @@ pub struct ReadingGain {
     pub retransmits_count: Option<u64>,
     /// The core with the least idle time.
     pub busiest_core: Option<CoreUse>,
+    /// Connections that moved bytes.
+    pub connections: Vec<ConnectionReading>,
 }
 
 impl HostReading {
     /// Reads the counters of this host.
     #[must_use]
     pub fn read() -> Self {
-        Self::read_from(&HostFiles::default())
+        Self { connections: connections(), ..Self::read_from(&HostFiles::default()) }
     }
 
-    /// Reads a recorded tree's.
+    /// Reads a recorded tree's, which has no connections.
     #[must_use]
     pub fn read_from(files: &HostFiles) -> Self {
         let stat = files.proc("stat").unwrap_or_default();
@@ -47,6 +95,7 @@ impl HostReading {
             devices: parse_devices(&files.proc_net("dev").unwrap_or_default()),
             retransmits_count: retransmits(&files.proc_net("snmp").unwrap_or_default()),
             cores: cores.join("\n"),
+            connections: Vec::new(),
         }
     }
 
@@ -59,12 +108,39 @@ impl HostReading {
         };
         let cores = CoreTimes::parse(&self.cores).since(&CoreTimes::parse(&earlier.cores));
         let retransmits = self.retransmits_count.zip(earlier.retransmits_count);
+        let ends = |one: &ConnectionReading| (one.local, one.remote);
+        let then: HashMap<_, _> = earlier.connections.iter().map(|one| (ends(one), one)).collect();
+        let moved = self.connections.iter().map(|now| match then.get(&ends(now)) {
+            Some(then) => now.since(then),
+            None => *now,
+        });
         ReadingGain {
             devices: self.devices.iter().filter_map(device).collect(),
-            retransmits_count: retransmits.map(|(now, then)| crate::counters::gain(now, then)),
+            retransmits_count: retransmits.map(|(now, then)| gain(now, then)),
+            connections: moved.filter(|one| one.bytes() > 0).collect(),
             busiest_core: cores.into_iter().min_by(|one, other| one.idle.total_cmp(&other.idle)),
         }
     }
+}
+
+fn connections() -> Vec<ConnectionReading> {
+    let Ok(mut socket) = NetlinkSocket::open_sockets() else { return Vec::new() };
+    let mut all: Vec<ConnectionReading> = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        let listed = socket.list::<Connection>(&Connection::dump(family)).unwrap_or_default();
+        let to_others = listed.iter().filter(|one| !one.remote.ip().is_loopback());
+        all.extend(to_others.map(|one| ConnectionReading {
+            local: one.local,
+            remote: one.remote,
+            rtt_us: one.rtt_us,
+            retransmits_count: one.retransmits_count.into(),
+            sent_bytes: one.sent_bytes,
+            received_bytes: one.received_bytes,
+        }));
+    }
+    all.sort_by_key(|one| std::cmp::Reverse(one.bytes()));
+    all.truncate(CONNECTIONS_COUNT_MAX);
+    all
 }
 
 /// `Tcp: … RetransSegs …` and the line of values under it.
@@ -82,10 +158,20 @@ mod tests {
     fn reading(rx_bytes: u64, retransmits: u64, busy: u64) -> HostReading {
         let interface = "eth0".to_owned();
         let cores = format!("cpu0 {busy} 0 0 1000 0 0 0 0\ncpu1 0 0 0 {} 0 0 0 0", 1000 + busy);
+        let end = |port| SocketAddr::from(([10, 0, 0, 1], port));
+        let connection = |port, sent_bytes| ConnectionReading {
+            local: end(port),
+            remote: end(9),
+            rtt_us: 100 + rx_bytes as u32,
+            retransmits_count: retransmits,
+            sent_bytes,
+            received_bytes: 0,
+        };
         HostReading {
             devices: vec![DeviceCounters { interface, rx_bytes, ..DeviceCounters::default() }],
             retransmits_count: Some(retransmits),
             cores,
+            connections: vec![connection(1, rx_bytes * 10), connection(2, 50)],
         }
     }
 
@@ -93,6 +179,9 @@ mod tests {
     fn gains_are_of_devices_segments_and_the_busiest_core() {
         let gain = reading(500, 7, 90).since(&reading(200, 4, 0));
         assert_eq!((gain.devices[0].rx_bytes, gain.retransmits_count), (300, Some(3)));
+        // The second connection moved nothing.
+        let [moved] = gain.connections[..] else { panic!("{gain:?}") };
+        assert_eq!((moved.sent_bytes, moved.retransmits_count, moved.rtt_us), (3000, 3, 600));
         let core = gain.busiest_core.expect("two cores moved");
         assert_eq!((core.core, core.user), (0, 1.0));
         let other = HostReading::default();

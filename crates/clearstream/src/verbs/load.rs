@@ -4,6 +4,7 @@
 //! Intercepted before clap, because the options are parsed the way IOR and mdtest parse them.
 
 pub(crate) mod call;
+mod connections;
 pub(crate) mod document;
 mod gauges;
 mod io;

@@ -74,7 +74,7 @@ impl Load {
             gateway: "g0".to_owned(),
         };
         let flows = (0..self.pairs).map(flow).collect();
-        Carried { plan: "planted".to_owned(), hosts, flows, absent: Vec::new() }
+        Carried { plan: "planted".to_owned(), hosts, flows, ..Carried::default() }
     }
 
     fn results(&self) -> Results {

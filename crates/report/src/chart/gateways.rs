@@ -84,7 +84,8 @@ fn draw(shown: &[&GatewayShare], width: f64) -> Drawing {
 }
 
 fn table(carried: &Carried, seen: &Crossing) -> Table {
-    let head = ["gateway", "carries", "share", "clients' side", "servers' side", "dropped"];
+    let head =
+        ["gateway", "carries", "share", "clients' side", "servers' side", "dropped", "round trip"];
     let mut table = Table::new("What the gateways carried", 2, &head);
     for one in &seen.gateways {
         let flows = carried.flows.iter().filter(|flow| flow.gateway == one.gateway);
@@ -97,6 +98,9 @@ fn table(carried: &Carried, seen: &Crossing) -> Table {
             show::size(one.client_side_bytes as f64),
             show::size(one.server_side_bytes as f64),
             show::count(one.drops_count as f64),
+            carried
+                .round_trips(&one.gateway)
+                .map_or_else(|| show::DASH.to_owned(), |trips| show::seconds(trips.median_s)),
         ]);
     }
     table

@@ -15,7 +15,15 @@ const HOSTS_MAX: usize = 200;
 
 /// Whether a document is of such a load: there is no path with two ends then.
 pub(crate) fn is_one(results: &Results) -> bool {
-    matches!(results.kind, RunKind::Io | RunKind::Meta)
+    let is_on_files = |point: &Point| {
+        matches!(point.work, Work::FileIo(_) | Work::FileMetadata(_) | Work::FileLocks(_))
+    };
+    let points = &results.points;
+    match results.kind {
+        RunKind::Io | RunKind::Meta => true,
+        RunKind::Reproduce => !points.is_empty() && points.iter().all(is_on_files),
+        _ => false,
+    }
 }
 
 /// `/mnt/pfs/f from c1`.
@@ -32,9 +40,9 @@ pub(crate) fn subject(digest: &Digest<'_>) -> String {
     }
 }
 
-/// The verdict, or where there is none the rates.
+/// The verdict or what became of a paper's law; where there is neither, the rates.
 pub(crate) fn card(digest: &Digest<'_>) -> Element {
-    if digest.results.verdict.is_some() {
+    if digest.results.verdict.is_some() || digest.results.reproduction.is_some() {
         return verdict::card(digest);
     }
     let mut phases: Vec<&Point> = Vec::new();
@@ -71,11 +79,17 @@ pub(crate) fn card(digest: &Digest<'_>) -> Element {
 pub(crate) fn section(digest: &Digest<'_>) -> Option<Section> {
     let head = ["phase", "repetition", "tasks", "rate", "calls", "call p50", "p99", "highest"];
     let mut table = Table::new("Every phase", 2, &head);
-    for point in &digest.results.points {
-        table.row(row(point));
-    }
+    let phases = digest.results.points.iter().filter(|point| is_phase(point));
+    phases.for_each(|point| table.row(row(point)));
     let table = (!table.is_empty()).then(|| table.into_element());
     Section::new("phases", "Phases", table)
+}
+
+/// Whether a point is a phase of a load, or a load that failed: the load of a planned experiment stands beside its phases.
+fn is_phase(point: &Point) -> bool {
+    let is_verdict =
+        |work: &Work| matches!(work, Work::FileLocks(work) if !work.verdict.is_empty());
+    point.measured().is_none() || rate_of(point).is_some() || is_verdict(&point.work)
 }
 
 fn row(point: &Point) -> Vec<String> {

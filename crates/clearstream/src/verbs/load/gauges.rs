@@ -1,12 +1,10 @@
-//! Counters of other hosts, requested at the begin and end of each phase. A lab's hosts are read from outside; on
-//! other machines, this program reports them.
+//! Counters of other hosts, requested at the begin and end of each phase: this program, running there, reports them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lab::Lab;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 use sys::process::{Ending, Owned};
@@ -21,55 +19,49 @@ const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// How to end the program on another machine, which ends when its standard input does.
 const ENDING: Ending = Ending { signal: Signal::TERM, grace: Duration::from_secs(1), group: false };
 
+/// The verb that reports counters.
+const COUNT: [&str; 2] = ["gateway", "count"];
+
 /// A host's counters, or why they are missing.
 pub(crate) type Answer = Result<HostReading, String>;
 
-/// The source of the counters.
-pub(crate) enum Gauges {
-    /// The hosts of a lab.
-    Lab(Box<Lab>),
-    /// Machines, each with a running program that answers.
-    Ssh(Vec<Agent>),
+/// The sources of the counters: one program on each machine.
+pub(crate) struct Gauges {
+    agents: Vec<Agent>,
+    /// How machines are reached that are not yet: a command before the machine's name, and the program's name there.
+    ssh: Option<(String, String)>,
 }
 
 impl Gauges {
-    /// Starts this program on each of these machines, with `command` before the machine's name. For this machine
-    /// itself, none is started.
-    pub(crate) fn by_ssh(command: &str, program: &str, hosts: &[String]) -> Self {
-        let own = rustix::system::uname();
-        let is_own = |host: &str| own.nodename().to_string_lossy() == host;
-        let start = |host: &String| {
-            let link = if is_own(host) { Link::Own } else { begin(command, program, host) };
-            Agent { host: host.clone(), link, has_answered: false }
-        };
-        Self::Ssh(hosts.iter().map(start).collect())
+    /// Of machines: this program is started on each when it is first asked, with `command` before the machine's name.
+    pub(crate) fn by_ssh(command: &str, program: &str) -> Self {
+        Self { agents: Vec::new(), ssh: Some((command.to_owned(), program.to_owned())) }
     }
 
-    /// Reads the counters of all hosts at about the same moment.
+    /// Of these hosts of a lab: this program is started on each of them now.
+    pub(crate) fn in_lab(lab: &str, hosts: &[String]) -> io::Result<Self> {
+        let program = std::env::current_exe()?;
+        let start = |host: &String| {
+            let mut start = Command::new(&program);
+            start.args(["lab", "exec", lab, host, "--"]).arg(&program).args(COUNT);
+            Agent { host: host.clone(), link: begin(start), has_answered: false }
+        };
+        Ok(Self { agents: hosts.iter().map(start).collect(), ssh: None })
+    }
+
+    /// Reads the counters of the named hosts at about the same moment.
     pub(crate) fn read(&mut self, hosts: &[String]) -> BTreeMap<String, Answer> {
-        match self {
-            Self::Lab(lab) => {
-                // All hosts of a lab run on this machine's cores.
-                let cores = HostReading::read().cores;
-                let one = |host: &String| {
-                    let files = lab.host_files(host).map_err(|error| error.to_string())?;
-                    let reading = HostReading::read_from(&files);
-                    // A host that exists has at least the device `lo`.
-                    match reading.devices.is_empty() {
-                        true => Err("the lab has ended".to_owned()),
-                        false => Ok(HostReading { cores: cores.clone(), ..reading }),
-                    }
-                };
-                hosts.iter().map(|host| (host.clone(), one(host))).collect()
-            }
-            Self::Ssh(agents) => {
-                for agent in agents.iter_mut() {
-                    agent.ask();
-                }
-                let began = Instant::now();
-                agents.iter_mut().map(|agent| (agent.host.clone(), agent.answer(began))).collect()
-            }
+        if let Some((command, program)) = &self.ssh {
+            let is_new = |host: &&String| self.agents.iter().all(|agent| agent.host != **host);
+            let new: Vec<&String> = hosts.iter().filter(is_new).collect();
+            let start = |host: &String| Agent::by_ssh(command, program, host);
+            self.agents.extend(new.into_iter().map(start));
         }
+        let is_asked = |agent: &&mut Agent| hosts.contains(&agent.host);
+        self.agents.iter_mut().filter(is_asked).for_each(Agent::ask);
+        let began = Instant::now();
+        let answer = |agent: &mut Agent| (agent.host.clone(), agent.answer(began));
+        self.agents.iter_mut().filter(is_asked).map(answer).collect()
     }
 }
 
@@ -90,12 +82,16 @@ enum Link {
     Lost(String),
 }
 
-fn begin(command: &str, program: &str, host: &str) -> Link {
+fn over_ssh(command: &str, program: &str, host: &str) -> Command {
     let mut words = command.split_ascii_whitespace();
     let mut start = Command::new(words.next().unwrap_or("ssh"));
     // The remote shell takes one line.
-    let line = [program, "gateway", "count"].map(settings::word).join(" ");
-    start.args(words).arg(host).arg(line);
+    let line: Vec<_> = [program].into_iter().chain(COUNT).map(settings::word).collect();
+    start.args(words).arg(host).arg(line.join(" "));
+    start
+}
+
+fn begin(mut start: Command) -> Link {
     start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = match Owned::start(&mut start, ENDING) {
         Ok(child) => child,
@@ -110,6 +106,14 @@ fn begin(command: &str, program: &str, host: &str) -> Link {
 }
 
 impl Agent {
+    /// For this machine itself, no program is started.
+    fn by_ssh(command: &str, program: &str, host: &str) -> Self {
+        let own = rustix::system::uname();
+        let is_own = own.nodename().to_string_lossy() == host;
+        let link = if is_own { Link::Own } else { begin(over_ssh(command, program, host)) };
+        Self { host: host.to_owned(), link, has_answered: false }
+    }
+
     fn ask(&mut self) {
         if let Link::There { stdin, .. } = &mut self.link
             && let Err(error) = stdin.write_all(b"\n")
@@ -172,12 +176,12 @@ mod tests {
     #[test]
     fn a_machine_that_cannot_be_reached_says_why_and_is_asked_no_more() {
         let hosts = ["a".to_owned()];
-        let mut gauges = Gauges::by_ssh("false", "clearstream", &hosts);
+        let mut gauges = Gauges::by_ssh("false", "clearstream");
         for _ in 0..2 {
             let answer = gauges.read(&hosts).remove("a").expect("a");
             assert!(answer.is_err_and(|why| why.starts_with("it does not answer")));
         }
-        let mut none = Gauges::by_ssh("/no/such/program", "clearstream", &hosts);
+        let mut none = Gauges::by_ssh("/no/such/program", "clearstream");
         assert!(none.read(&hosts)["a"].is_err());
     }
 
@@ -190,7 +194,7 @@ mod tests {
         std::fs::write(&file, script).expect("written");
         let hosts = ["a".to_owned()];
         let command = format!("sh {}", file.display());
-        let mut gauges = Gauges::by_ssh(&command, "clearstream", &hosts);
+        let mut gauges = Gauges::by_ssh(&command, "clearstream");
         assert!(gauges.read(&hosts)["a"].is_ok());
         assert!(gauges.read(&hosts)["a"].is_err());
         std::fs::remove_file(&file).ok();

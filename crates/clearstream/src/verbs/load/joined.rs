@@ -13,6 +13,7 @@ use results::{
 };
 use route_plan::{Chooser, Host, Mode, Plan, Port};
 
+use super::connections::Connections;
 use super::gauges::{Answer, Gauges};
 use crate::exit::VerbError;
 use crate::plans::{SSH, read_plan};
@@ -56,16 +57,17 @@ struct Watched {
 }
 
 impl Edges {
-    /// Reads the plan and connects to its machines. Must be called while this process has one thread.
+    /// Reads the plan and starts what reads the hosts of a lab. Must be called while this process has one thread and is
+    /// on no host of the lab.
     pub(crate) fn open(call: &GatewaysCall, lab: Option<&str>) -> Result<Self, VerbError> {
         let plan = read_plan(&call.plan)?;
         let names: Vec<String> = plan.names().map(str::to_owned).collect();
         let gauges = match lab {
-            Some(name) => Gauges::Lab(Box::new(lab::Lab::open(name)?)),
+            Some(name) => Gauges::in_lab(name, &names)?,
             None if names.iter().any(|name| name.starts_with('-')) => {
                 return Err(VerbError::usage("a name of the plan would be an option of ssh"));
             }
-            None => Gauges::by_ssh(&call.ssh, &call.there, &names),
+            None => Gauges::by_ssh(&call.ssh, &call.there),
         };
         let watched =
             Watched { plan, gauges, clients: None, before: BTreeMap::new(), done: Vec::new() };
@@ -158,10 +160,12 @@ impl Watched {
     fn carried(&self, after: &BTreeMap<String, Answer>) -> Carried {
         let mut carried = Carried { plan: self.plan.name.clone(), ..Carried::default() };
         let Some((network, clients)) = &self.clients else { return carried };
+        let mut connections = Connections::new(&self.plan, *network);
         for (host, role, ports) in self.parties() {
             match (self.before.get(&host), after.get(&host)) {
                 (Some(Ok(before)), Some(Ok(after))) => {
                     let gain = after.since(before);
+                    connections.add(&gain.connections);
                     let port = |(port, of): &(Port, usize)| CarriedPort {
                         network: self.plan.networks[*of].name.clone(),
                         is_client_side: of == network,
@@ -183,6 +187,7 @@ impl Watched {
                 }
             }
         }
+        (carried.connections, carried.connections_left_out_count) = connections.joined();
         if self.plan.routing.mode == Mode::Pairs {
             carried.flows = self.flows(*network, clients);
         }
@@ -205,6 +210,16 @@ impl Watched {
             }
         }
         flows
+    }
+}
+
+/// The round trips of a gateway's or server's connections, as text; empty where none was measured.
+fn round_trips(carried: &Carried, host: &str) -> String {
+    let Some(trips) = carried.round_trips(host) else { return String::new() };
+    let (median, max) = (units::show_seconds(trips.median_s), units::show_seconds(trips.max_s));
+    match trips.connections_count {
+        1 => format!("round trip {median}, 1 connection"),
+        count => format!("round trips {median}, longest {max}, {count} connections"),
     }
 }
 
@@ -258,6 +273,10 @@ fn block(point: &Point) -> String {
             megabytes(gateway.server_side_bytes),
             gateway.drops_count
         ));
+        let trips = round_trips(carried, &gateway.gateway);
+        if !trips.is_empty() {
+            line(format_args!("  {:<12} {trips}", ""));
+        }
     }
     for server in carried.of_role(Role::Storage) {
         let bytes = |of: fn(&DeviceCounters) -> u64| {
@@ -265,8 +284,9 @@ fn block(point: &Point) -> String {
         };
         let (received, sent) = (bytes(|all| all.rx_bytes), bytes(|all| all.tx_bytes));
         let again = server.retransmits_count.unwrap_or(0);
+        let trips = round_trips(carried, &server.host);
         line(format_args!(
-            "  {:<12} server  {received:>10.1} MB received  {sent:>10.1} MB sent  {again:>4} retransmissions",
+            "  {:<12} server  {received:>10.1} MB received  {sent:>10.1} MB sent  {again:>4} retransmissions  {trips}",
             server.host
         ));
     }

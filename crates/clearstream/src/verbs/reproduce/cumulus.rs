@@ -34,13 +34,16 @@ const NAME: &str = "cumulus-projected";
 const FORWARDER: &str = "g1";
 /// Longest time until clients have mounted everything.
 const MOUNTED_MAX: Duration = Duration::from_secs(30);
-/// Bytes that each task writes and reads.
-const BLOCK_BYTES: u64 = 32 << 20;
+/// Bytes that each client writes and reads, shared by its tasks: those of all repeats fit the file system of the lab, which
+/// takes minutes to free what removed files occupied.
+const CLIENT_BYTES: u64 = 32 << 20;
 const TRANSFER_BYTES: u64 = 4 << 20;
-/// Files per task.
-const FILES_COUNT: u64 = 200;
+/// Files of each client, shared by its tasks: a multiple of every number of tasks.
+const FILES_COUNT: u64 = 480;
 /// Kept length of a program's output, bytes.
 const SAID_BYTES_MAX: usize = 64 << 20;
+/// The paper's file sizes, bytes.
+const SIZES: [u64; 4] = [0, 1024, 4096, 32_768];
 const SEED: u64 = 0x2018;
 /// Names of the varied parameters.
 const TASKS: &str = "tasks_count";
@@ -109,15 +112,19 @@ enum Kind {
 
 /// The kind of load and the loads of a catalogue entry.
 fn study(id: &str) -> (Kind, Vec<Load>) {
-    let tasks = |tasks: &[u64]| tasks.iter().map(|tasks| Load::of(1, *tasks, 0)).collect();
-    let sizes = [0, 1024, 4096, 32_768];
+    let of_sizes = |clients, tasks: &[u64]| -> Vec<Load> {
+        let all = tasks.iter().flat_map(|tasks| SIZES.map(|size| Load::of(clients, *tasks, size)));
+        all.collect()
+    };
     match id {
         "G-flock" => (Kind::Locks, vec![Load::of(2, 1, 0)]),
-        "G-tab2" | "G-tab3" | "G-fig2" => (Kind::Streams, tasks(&[1, 2, 4])),
-        "G-tab4" | "G-tab5" => (Kind::Metadata, tasks(&[1, 2, 4])),
-        "G-fig3-6" => (Kind::Metadata, sizes.map(|size| Load::of(1, 1, size)).into()),
+        "G-tab2" | "G-tab3" | "G-fig2" => {
+            (Kind::Streams, [1, 2, 4, 8].map(|tasks| Load::of(1, tasks, 0)).into())
+        }
+        "G-tab4" | "G-tab5" | "G-fig3-6" => (Kind::Metadata, of_sizes(1, &[1, 2, 4, 6, 8])),
         "G-fig7-8" => (Kind::Streams, vec![Load::of(1, 1, 0), Load::of(4, 1, 0)]),
-        _ => (Kind::Metadata, vec![Load::of(1, 1, 0), Load::of(4, 1, 0)]),
+        // More tasks on each client would be more ranks than the gateways' and servers' cores leave room for.
+        _ => (Kind::Metadata, [vec![Load::of(1, 1, 0)], of_sizes(4, &[1, 2])].concat()),
     }
 }
 
@@ -168,7 +175,7 @@ fn work(kind: Kind, way: Way, load: &Load) -> Work {
             path,
             has_file_per_rank: true,
             ranks_count,
-            block_bytes: BLOCK_BYTES,
+            block_bytes: CLIENT_BYTES / load.tasks,
             transfer_bytes: TRANSFER_BYTES,
             segments_count: 1,
             by: "pwrite and pread".to_owned(),
@@ -178,7 +185,7 @@ fn work(kind: Kind, way: Way, load: &Load) -> Work {
             phase: "all".to_owned(),
             path,
             ranks_count,
-            items_count: ranks_count * FILES_COUNT,
+            items_count: load.clients * FILES_COUNT,
             file_bytes: load.file_bytes,
             options: Some(Default::default()),
         }),
@@ -255,8 +262,9 @@ impl Clients {
         // One client's tasks are threads of one process; several clients' are ranks of a job.
         words.extend(if clients > 1 { ["--ranks", &ranks] } else { ["--threads", &ranks] });
         let place = format!("{}/load", way.mount());
-        let (block, transfer) = (BLOCK_BYTES.to_string(), TRANSFER_BYTES.to_string());
-        let (files, size) = (FILES_COUNT.to_string(), of(SIZE).to_string());
+        let block = (CLIENT_BYTES / tasks.max(1)).to_string();
+        let transfer = TRANSFER_BYTES.to_string();
+        let (files, size) = ((FILES_COUNT / tasks.max(1)).to_string(), of(SIZE).to_string());
         match self.kind {
             Kind::Locks => words.extend(["--locks", way.mount()]),
             Kind::Streams => {

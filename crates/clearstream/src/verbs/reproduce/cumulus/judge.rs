@@ -10,6 +10,8 @@ use super::{AT_SERVERS, CLIENTS, Kind, Load, SIZE, TASKS, Way, model, paper};
 const EQUAL_MIN: f64 = 0.95;
 /// Least factor by which native reads, and calls on files, must be faster.
 const FASTER_MIN: f64 = 2.0;
+/// Fewer repeats of a rate show no spread.
+const REPEATS_MIN: u32 = 3;
 /// If a smaller share of the bytes crossed to the servers, a cache answered.
 const CROSSED_MIN: f64 = 0.9;
 /// Why loads of more tasks or clients are not judged.
@@ -53,6 +55,7 @@ impl Seen<'_> {
         let other = self.of(over, load, figure)?;
         let is_whole = other.low > 0.0 && native.low > 0.0;
         is_whole.then(|| Gain {
+            repeats_count: native.count.min(other.count),
             median: native.median / other.median,
             low: native.low / other.high,
             high: native.high / other.low,
@@ -63,6 +66,7 @@ impl Seen<'_> {
 /// A speed-up factor: by the medians, and at the ends of both intervals.
 #[derive(Debug, Clone, Copy)]
 struct Gain {
+    repeats_count: u32,
     median: f64,
     low: f64,
     high: f64,
@@ -81,6 +85,18 @@ impl Gain {
     fn text(self) -> String {
         format!("{:.2} ({:.2} .. {:.2})", self.median, self.low, self.high)
     }
+}
+
+/// A law on rates with fewer repeats than show a spread.
+fn few_repeats(entry: &Entry, gains: impl IntoIterator<Item = Gain>) -> Option<LawCheck> {
+    let least = gains.into_iter().map(|gain| gain.repeats_count).min()?;
+    (least < REPEATS_MIN).then(|| {
+        let why = format!(
+            "{least} of the {REPEATS_MIN} repeats that show how far rates spread on this machine; --repeats {REPEATS_MIN} \
+             judges"
+        );
+        undecided(entry.law, &why)
+    })
 }
 
 /// Whether all of them hold; `None` if none fails but one is undecided, or there are none.
@@ -107,7 +123,7 @@ pub(super) fn judged(
     let law = match entry.id {
         "G-flock" => locks(entry, &seen, loads),
         "G-fig7-8" => {
-            let (more, said) = model::rows();
+            let (more, said) = model::rows(&model_rates(&seen, loads));
             rows.extend(more);
             let measured = many(&seen, loads, &ACCESSES);
             undecided(entry.law, &format!("{SHARED}: {measured}; by the model {said}"))
@@ -122,7 +138,7 @@ pub(super) fn judged(
     (rows, law)
 }
 
-fn megabytes(bytes_per_s: f64) -> String {
+pub(super) fn megabytes(bytes_per_s: f64) -> String {
     format!("{:.0} MB/s", bytes_per_s * 1e-6)
 }
 
@@ -156,10 +172,8 @@ fn call_rows(seen: &Seen<'_>, load: &Load) -> Vec<PaperFigure> {
     for (number, (name, figure)) in CALLS.into_iter().enumerate() {
         for way in Way::ALL {
             let is_native = way == Way::Native;
-            let paper = match load.clients {
-                1 => paper::metadata(is_native, (load.tasks, load.file_bytes), number),
-                _ => paper::metadata_of_many(is_native, number),
-            };
+            let which = (is_native, load.clients == 1);
+            let paper = paper::metadata(which, (load.tasks, load.file_bytes), number);
             let paper = paper.filter(|_| way != Way::Uncached);
             let of_many = if load.clients == 1 { "" } else { " (64 clients)" };
             let here = seen.of(way, load, figure);
@@ -224,6 +238,23 @@ fn locks(entry: &Entry, seen: &Seen<'_>, loads: &[Load]) -> LawCheck {
     LawCheck { law: entry.law.to_owned(), holds: Some(works && fails), judged: judged.to_owned() }
 }
 
+/// What the model needs, by kind of access.
+fn model_rates(seen: &Seen<'_>, loads: &[Load]) -> [(&'static str, Option<model::Measured>); 2] {
+    ACCESSES.map(|(name, figure)| {
+        let of = |way, load: &Load| seen.of(way, load, figure).map(|estimate| estimate.median);
+        let one = loads.iter().find(|load| load.clients == 1);
+        let rates = one.and_then(|one| {
+            let passed = loads.iter().filter_map(|load| of(Way::Uncached, load));
+            Some(model::Measured {
+                native: of(Way::Native, one)?,
+                projected: of(Way::Uncached, one)?,
+                gateway: passed.fold(0.0, f64::max),
+            })
+        });
+        (name, rates)
+    })
+}
+
 /// Judges one task only: several share the machine's cores.
 fn streams(entry: &Entry, seen: &Seen<'_>) -> LawCheck {
     let load = Load::of(1, 1, 0);
@@ -231,6 +262,9 @@ fn streams(entry: &Entry, seen: &Seen<'_>) -> LawCheck {
     let (Some(write), Some(read)) = (gain(ACCESSES[0].1), gain(ACCESSES[1].1)) else {
         return undecided(entry.law, "not every way was measured");
     };
+    if let Some(undecided) = few_repeats(entry, [write, read]) {
+        return undecided;
+    }
     let judged = format!(
         "one task writes {} and reads {} times as fast natively as through a gateway that does not cache (the paper: 0.95 \
          and 2.01); more tasks are shown and not judged: {SHARED}",
@@ -253,6 +287,9 @@ fn metadata(entry: &Entry, seen: &Seen<'_>, loads: &[Load]) -> LawCheck {
             }
         }
     }
+    if let Some(undecided) = few_repeats(entry, gains.iter().map(|(gain, _)| *gain)) {
+        return undecided;
+    }
     let told: Vec<&str> = gains.iter().map(|(_, text)| text.as_str()).collect();
     let judged = format!(
         "times as many natively by one task: {}; more tasks are shown and not judged: {SHARED}",
@@ -264,7 +301,10 @@ fn metadata(entry: &Entry, seen: &Seen<'_>, loads: &[Load]) -> LawCheck {
 
 /// Compares the totals of many clients with those of one, native and through the gateway.
 fn many(seen: &Seen<'_>, loads: &[Load], figures: &[(&str, &str)]) -> String {
-    let [one, more] = loads else { return "not measured".to_owned() };
+    let is_plain = |load: &&Load| load.tasks == 1 && load.file_bytes == 0;
+    let of =
+        |is_one: bool| loads.iter().filter(is_plain).find(|load| (load.clients == 1) == is_one);
+    let (Some(one), Some(more)) = (of(true), of(false)) else { return "not measured".to_owned() };
     let mut told = Vec::new();
     for way in [Way::Native, Way::Uncached] {
         for (name, figure) in figures {
@@ -285,6 +325,10 @@ mod tests {
     use crate::verbs::reproduce::catalogue;
 
     fn results(id: &str, rates: &[(Way, &str, f64)]) -> Results {
+        repeated(id, rates, 3)
+    }
+
+    fn repeated(id: &str, rates: &[(Way, &str, f64)], repeats_count: usize) -> Results {
         let mut results = Results::begun(RunKind::Reproduce, 0);
         for (way, figure, value) in rates {
             let varied = [(TASKS, 1.0), (CLIENTS, 1.0), (SIZE, 0.0)];
@@ -292,7 +336,7 @@ mod tests {
                 experiment: way.experiment(id),
                 varied: varied.map(|(name, value)| (name.to_owned(), value)).into(),
                 figure: (*figure).to_owned(),
-                estimate: Estimate::of(&[*value]).expect("finite"),
+                estimate: Estimate::of(&vec![*value; repeats_count]).expect("finite"),
             });
         }
         results
@@ -312,6 +356,21 @@ mod tests {
         assert_eq!(judge(&[native, slow].concat()), Some(true));
         let fast = [(Way::Uncached, write, 4e8), (Way::Uncached, read, 5e8)];
         assert_eq!(judge(&[native, fast].concat()), Some(false));
+    }
+
+    #[test]
+    fn a_single_repeat_of_rates_decides_nothing() {
+        let entry = catalogue::find("G-tab2").expect("an entry");
+        let rates = [Way::Native, Way::Uncached]
+            .map(|way| ACCESSES.map(|(_, figure)| (way, figure, 4e8)))
+            .concat();
+        let judge = |repeats| {
+            let loads = [Load::of(1, 1, 0)];
+            judged(entry, (Kind::Streams, &loads), &repeated("G-tab2", &rates, repeats)).1
+        };
+        assert_eq!(judge(3).holds, Some(false));
+        let one = judge(1);
+        assert!(one.holds.is_none() && one.judged.contains("--repeats 3"), "{one:?}");
     }
 
     #[test]
