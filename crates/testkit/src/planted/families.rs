@@ -1,5 +1,6 @@
 //! How well verdicts do on limits that had no part in setting their thresholds: each family of recordings is judged
-//! with the thresholds that the other families set.
+//! with the thresholds that the other families set. A family is a limit and the means by which it was planted; the
+//! stricter count leaves out all families of a limit at once, whatever the means.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,13 +16,17 @@ use super::recorded::Recorded;
 pub struct LeftOut {
     /// Recordings.
     pub judged: usize,
-    /// Families, by the limit that was planted.
+    /// Families, by the limit that was planted and the means.
     pub families: usize,
+    /// Limits that were planted, and nothing as one of them.
+    pub limits: usize,
     /// Recordings named rightly by the thresholds that all of them set.
     pub right_in_training: usize,
     /// Recordings named rightly by the thresholds that the other families set.
     pub right_left_out: usize,
-    /// What was misjudged by these: the recording, the verdict on it.
+    /// Recordings named rightly by the thresholds that the cases of other limits set.
+    pub right_without_limit: usize,
+    /// What was misjudged by the thresholds of other families: the recording, the verdict on it.
     pub wrong: Vec<(String, String)>,
 }
 
@@ -35,47 +40,80 @@ impl LeftOut {
     pub fn share_left_out(&self) -> f64 {
         self.right_left_out as f64 / self.judged as f64
     }
+
+    /// Share named rightly by the thresholds that the cases of other limits set.
+    pub fn share_without_limit(&self) -> f64 {
+        self.right_without_limit as f64 / self.judged as f64
+    }
 }
 
 impl fmt::Display for LeftOut {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "{} recordings of {} families named rightly: {:.1}% by thresholds that they helped to set, {:.1}% by \
-             those that the other families set",
+            "{} recordings of {} families and {} limits named rightly: {:.1}% by thresholds that they helped to set, \
+             {:.1}% by those that the other families set, {:.1}% by those that the other limits set",
             self.judged,
             self.families,
+            self.limits,
             self.share_in_training() * 100.0,
-            self.share_left_out() * 100.0
+            self.share_left_out() * 100.0,
+            self.share_without_limit() * 100.0
         )
     }
 }
 
-/// Judges every family by the thresholds that the others set.
+/// Judges every family by the thresholds that the others set, and every limit's families together by those of others.
 pub fn left_out(recorded: &[(String, Recorded)]) -> LeftOut {
-    let mut families: BTreeMap<&'static str, Vec<usize>> = BTreeMap::new();
+    let families = groups(recorded, |one| (one.limit(), one.by.as_str()));
+    let limits = groups(recorded, |one| (one.limit(), ""));
+    let mut told = LeftOut {
+        judged: recorded.len(),
+        families: families.len(),
+        limits: limits.len(),
+        right_in_training: recorded.iter().filter(|(_, one)| one.judge().1).count(),
+        ..LeftOut::default()
+    };
+    told.wrong = wrong_without(recorded, &families);
+    told.right_left_out = told.judged - told.wrong.len();
+    told.right_without_limit = told.judged - wrong_without(recorded, &limits).len();
+    told
+}
+
+/// Positions of recordings by what they have in common.
+type Groups<'a> = BTreeMap<(&'static str, &'a str), Vec<usize>>;
+
+fn groups<'a>(
+    recorded: &'a [(String, Recorded)],
+    key: impl Fn(&'a Recorded) -> (&'static str, &'a str),
+) -> Groups<'a> {
+    let mut groups = Groups::new();
     for (at, (_, one)) in recorded.iter().enumerate() {
-        families.entry(one.family()).or_default().push(at);
+        groups.entry(key(one)).or_default().push(at);
     }
+    groups
+}
+
+/// What is misjudged when each group is judged by thresholds that the others set.
+fn wrong_without(recorded: &[(String, Recorded)], groups: &Groups<'_>) -> Vec<(String, String)> {
     let cases = cases(recorded);
-    let mut told =
-        LeftOut { judged: recorded.len(), families: families.len(), ..LeftOut::default() };
-    for family in families.values() {
-        let others: Vec<PlantedCase> = (0..cases.len())
-            .filter(|at| !family.contains(at))
-            .map(|at| cases[at].clone())
-            .collect();
+    let mut wrong = Vec::new();
+    for group in groups.values() {
+        let others: Vec<PlantedCase> =
+            (0..cases.len()).filter(|at| !group.contains(at)).map(|at| cases[at].clone()).collect();
         let fit = Fit::of(&others);
-        for (name, one) in family.iter().map(|at| &recorded[*at]) {
-            told.right_in_training += usize::from(one.judge().1);
+        for (name, one) in group.iter().map(|at| &recorded[*at]) {
             let (verdict, is_right) = one.judge_with(&fit);
-            told.right_left_out += usize::from(is_right);
             if !is_right {
-                told.wrong.push((name.clone(), verdict.summary));
+                let family = format!("{} by {}", one.limit(), one.by);
+                wrong.push((
+                    name.clone(),
+                    format!("{family} ({}): {}", one.plants, verdict.summary),
+                ));
             }
         }
     }
-    told
+    wrong
 }
 
 /// What each recording shows of the thresholds that recordings set.
@@ -91,7 +129,7 @@ impl Recorded {
     }
 
     /// What was planted: the limit, or nothing where no limit need be named.
-    fn family(&self) -> &'static str {
+    fn limit(&self) -> &'static str {
         let limits = self.limits();
         match limits.first() {
             Some(first) if !limits.contains(&Limit::NoneFound) => first.name(),
