@@ -71,9 +71,9 @@ fn stage(limit: Limit) -> Option<Stage> {
 pub(crate) fn separates(experiment: &Experiment, rate: f64, other: Other) -> bool {
     let lies_in = stage(other.limit);
     match experiment.rule {
-        // Nothing else loses datagrams at a moderate rate, but what loses TCP's segments.
+        // Nothing else loses datagrams at a moderate rate, but what loses TCP's segments or fills a queue without us.
         Rule::Loses { .. } => {
-            !matches!(other.limit, Limit::Loss | Limit::LossRecovery)
+            !matches!(other.limit, Limit::Loss | Limit::LossRecovery | Limit::CrossTraffic)
                 && lies_in != Some(Stage::Drops)
         }
         Rule::Reorders { .. } => other.limit != Limit::Reordering,

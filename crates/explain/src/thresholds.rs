@@ -6,6 +6,7 @@ pub(crate) mod hosts;
 pub(crate) mod path;
 pub(crate) mod predictions;
 pub(crate) mod rivals;
+pub(crate) mod rulings;
 pub(crate) mod signs;
 
 use crate::numbers::ramp;
@@ -143,13 +144,14 @@ macro_rules! thresholds {
 use thresholds;
 
 /// Every table, with its heading.
-fn tables() -> [(&'static str, &'static [Row]); 5] {
+fn tables() -> [(&'static str, &'static [Row]); 6] {
     [
         ("What counts as a sign", signs::ROWS),
         ("The connection and the path", path::ROWS),
         ("The hosts", hosts::ROWS),
         ("What experiments predict", predictions::ROWS),
         ("What a second candidate predicts of them", rivals::ROWS),
+        ("How their outcome is ruled on", rulings::ROWS),
     ]
 }
 

@@ -16,7 +16,7 @@ use super::cases::{Case, OnHost, Quota};
 const EFFORT: [&str; 6] = ["--duration", "1s", "--repeats", "2", "--no-sweep", "--one-way"];
 
 /// One `path` takes no longer, or something hangs.
-const PATH_MAX: Duration = Duration::from_secs(60);
+const PATH_MAX: Duration = Duration::from_secs(180);
 
 /// The port of `serve`, and how long a crowded core may keep a server from listening on it.
 const PORT: u16 = 5201;

@@ -45,7 +45,7 @@ pub struct Check {
     pub bits_per_s: Option<(f64, f64)>,
     /// Least segments retransmitted in all tests together.
     pub retransmits_min: u64,
-    /// Least packets that qdiscs dropped, all tests and hosts together.
+    /// Least packets that qdiscs dropped, all TCP tests and hosts together.
     pub qdisc_drops_min: u64,
     /// Least packets delivered with a mark, all tests together.
     pub marks_min: u64,
@@ -122,7 +122,11 @@ fn retransmits(point: &Point) -> u64 {
     directions.unwrap_or_default().iter().filter_map(|one| one.retransmits_count).sum()
 }
 
+/// Of TCP's tests: what a queue drops of UDP does not hold TCP back.
 fn qdisc_drops(point: &Point) -> u64 {
+    if !matches!(point.work, Work::Bulk(_)) {
+        return 0;
+    }
     let hosts = point.measured().map(|outcome| outcome.hosts.as_slice()).unwrap_or_default();
     let qdiscs = hosts.iter().flat_map(|host| &host.account.counters.qdiscs);
     qdiscs.filter(|qdisc| qdisc.parent == "root").map(|qdisc| qdisc.dropped_pkts).sum()
