@@ -15,6 +15,7 @@ use stats::Judgement;
 use testkit::effort;
 use testkit::planted::bed::PlantedLab;
 use testkit::planted::cases::{self, Case};
+use testkit::planted::drawn;
 use testkit::planted::recorded;
 use testkit::spans::now_ns;
 use testkit::stalls::Machine;
@@ -26,6 +27,13 @@ const WRONG_BY_CHANCE: f64 = 0.03;
 /// Share of a live answer's time in which the machine may have stood still. A path that is held up for longer
 /// has that limit too; such an answer of `make test` is shown and not judged.
 const STALLED_MAX: f64 = 0.01;
+
+/// What `make test-all` draws: one of each kind, on links that two busy cores can fill.
+const DRAWN_SEED: u64 = 101;
+const DRAWN_FASTEST: f64 = 200e6;
+
+/// Share of such answers that are wrong: 4 of the 39 that were recorded last, when nothing had been set by them.
+const DRAWN_WRONG: f64 = 0.1;
 
 /// Answers of each case in `make test-all`.
 const REPEATS: u32 = 5;
@@ -141,6 +149,37 @@ fn root_live_verdicts_name_what_was_planted() {
     let told = format!("planted limits misjudged: {wrong:?}; {judgement}");
     effort::say(&format!("{told}; {:.0} s", began.elapsed().as_secs_f64()));
     assert!(judgement.passes(wrong.len() as u32), "{told}");
+}
+
+/// Limits that a seed draws, one of each kind, each asked once and all judged together. Those that did not bind are
+/// not judged.
+#[test]
+fn root_drawn_limits_are_named() {
+    if !effort::is_all() {
+        effort::left_to_test_all("one drawn limit of each kind, live");
+        return;
+    }
+    let _alone = alone();
+    let kinds = drawn::kinds_count();
+    let (mut judged, mut wrong) = (0, Vec::new());
+    for (_, drawn) in drawn::drawn(DRAWN_SEED, kinds, DRAWN_FASTEST) {
+        let case = &drawn.case;
+        let results = PlantedLab::up(case, crate::PROGRAM).and_then(|lab| lab.path(case));
+        let results = results.unwrap_or_else(|why| panic!("{}: {why}", case.plants));
+        if !drawn.check.holds(&results) {
+            effort::say(&format!("  did not bind: {}", case.plants));
+            continue;
+        }
+        judged += 1;
+        let verdict = explain::explain(&results);
+        if !case.accept.iter().any(|accepted| accepted.is(&verdict)) {
+            wrong.push(format!("{}: {}", case.plants, verdict.summary));
+        }
+    }
+    assert!(judged as usize * 2 > kinds, "only {judged} of {kinds} limits did bind");
+    let judgement = Judgement::strictest(judged, DRAWN_WRONG, effort::CHANCE_MAX);
+    effort::say(&format!("drawn limits misjudged: {wrong:#?}; {judgement}"));
+    assert!(judgement.passes(wrong.len() as u32), "misjudged: {wrong:#?}; {judgement}");
 }
 
 /// One at a time: each wants the cores for itself.

@@ -61,6 +61,8 @@ pub(crate) struct Observed<'a> {
 pub(crate) struct UdpSeen {
     pub(crate) sent_bits_per_s: f64,
     pub(crate) delivered_bits_per_s: f64,
+    /// Datagrams sent.
+    pub(crate) sent_count: Option<f64>,
     /// Share, 0 to 1, lost on the path and not in the receiver's socket buffer or softnet backlog, of the
     /// datagrams lost or received; all losses count if the receiver does not report where they occurred.
     pub(crate) lost_share: f64,
@@ -406,6 +408,7 @@ impl UdpSeen {
         Some(Self {
             sent_bits_per_s: of(|seen| seen.sent_bits_per_s)?,
             delivered_bits_per_s: of(|seen| seen.delivered_bits_per_s)?,
+            sent_count: middle(repeats.iter().filter_map(|seen| seen.sent_count)),
             lost_share: of(|seen| seen.lost_share)?,
             located: repeats.iter().all(|seen| seen.located),
             reordered_share: of(|seen| seen.reordered_share)?,
@@ -427,6 +430,7 @@ pub(crate) fn udp_seen(point: &Point, way: results::Direction) -> Option<UdpSeen
     Some(UdpSeen {
         sent_bits_per_s: positive(direction.sent_bits_per_s)?,
         delivered_bits_per_s: positive(direction.received_bits_per_s)?,
+        sent_count: positive(udp.sent_count as f64),
         lost_share: share(on_the_way as f64, udp.lost_count.saturating_add(came) as f64)?,
         located: udp.loss.socket_buffer_count.is_some(),
         reordered_share: share(udp.reordered_count as f64, udp.sent_count as f64).unwrap_or(0.0),

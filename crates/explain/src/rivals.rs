@@ -5,6 +5,8 @@ use results::{End, Limit, WindowSide};
 
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
+use crate::thresholds::Factors;
+use crate::thresholds::rivals as factor;
 
 /// A limit that stands beside the one that is put to the test.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,16 +16,6 @@ pub(crate) struct Other {
     /// Whether both ends share their cores, so that each pays for the other's work.
     pub(crate) shares_cores: bool,
 }
-
-/// Throughput over that before the change: lowest and highest.
-type Factors = (f64, f64);
-
-/// No effect beyond the noise of two medians.
-const SAME: Factors = (0.9, 1.1);
-/// The same where the change costs or saves a little besides.
-const NEARLY_SAME: Factors = (0.85, 1.15);
-/// Lifted, as far as the next ceiling, which is not known.
-const LIFTED: Factors = (1.05, 100.0);
 
 /// What a limit lies in, as far as experiments tell it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,9 +71,9 @@ fn stage(limit: Limit) -> Option<Stage> {
 pub(crate) fn separates(experiment: &Experiment, rate: f64, other: Other) -> bool {
     let lies_in = stage(other.limit);
     match experiment.rule {
-        // Nothing else loses datagrams at a moderate rate, but what loses TCP's segments.
+        // Nothing else loses datagrams at a moderate rate, but what loses TCP's segments or fills a queue without us.
         Rule::Loses { .. } => {
-            !matches!(other.limit, Limit::Loss | Limit::LossRecovery)
+            !matches!(other.limit, Limit::Loss | Limit::LossRecovery | Limit::CrossTraffic)
                 && lies_in != Some(Stage::Drops)
         }
         Rule::Reorders { .. } => other.limit != Limit::Reordering,
@@ -106,7 +98,7 @@ fn are_apart(one: Prediction, other: Prediction) -> bool {
 
 /// Throughput that a limit predicts for a change that another one asked for; `None` where it predicts none.
 pub(crate) fn predicted(change: &Change, rate: f64, other: Other) -> Option<Prediction> {
-    let (low, high) = factors(change, rate, other)?;
+    let Factors { low, high } = factors(change, rate, other)?;
     Some(Prediction::new(rate * low, rate * (low * high).sqrt(), rate * high))
 }
 
@@ -124,58 +116,61 @@ fn factors(change: &Change, rate: f64, other: Other) -> Option<Factors> {
                 Some(WindowSide::Receiver) => limit != Limit::ReceiveWindow,
             };
             match lies_in {
-                Stage::Window if is_left_alone => SAME,
-                Stage::Window if gain > 1.0 => (LIFTED.0, gain * 1.25),
-                Stage::Window => (gain * 0.75, gain * 1.25),
-                _ => SAME,
+                Stage::Window if is_left_alone => factor::SAME,
+                Stage::Window if gain > 1.0 => {
+                    Factors { low: factor::LIFTED.low, ..factor::WINDOW_FOLLOWED.times(gain) }
+                }
+                Stage::Window => factor::WINDOW_FOLLOWED.times(gain),
+                _ => factor::SAME,
             }
         }
         Change::MoreStreams { from_count, to_count } => {
             let times = f64::from(*to_count) / f64::from((*from_count).max(1));
             of_streams(lies_in, limit, times)
         }
-        Change::LiftOfferedRate { .. } if limit == Limit::SendingApplication => LIFTED,
-        Change::LiftReadRate { .. } if limit == Limit::ReceivingApplication => LIFTED,
-        Change::LiftPacing { .. } if limit == Limit::Pacing => LIFTED,
+        Change::LiftOfferedRate { .. } if limit == Limit::SendingApplication => factor::LIFTED,
+        Change::LiftReadRate { .. } if limit == Limit::ReceivingApplication => factor::LIFTED,
+        Change::LiftPacing { .. } if limit == Limit::Pacing => factor::LIFTED,
         Change::LiftOfferedRate { .. }
         | Change::LiftReadRate { .. }
-        | Change::LiftPacing { .. } => SAME,
-        Change::MoveCores { end, .. } if is_host && at_end(*end) => (0.8, 10.0),
-        Change::MoveCores { .. } => NEARLY_SAME,
+        | Change::LiftPacing { .. } => factor::SAME,
+        Change::MoveCores { end, .. } if is_host && at_end(*end) => factor::MOVED_CORES,
+        Change::MoveCores { .. } => factor::NEARLY_SAME,
         Change::SendPath(_) | Change::ReceivePath(_) => {
             let of = if matches!(change, Change::SendPath(_)) { SENDS } else { READS };
             // Which end sends is not known here: the cores' own limits say it.
             let is_other_core = !shares_cores
                 && matches!(limit, Limit::SenderCore | Limit::ReceiverCore)
                 && limit != of;
-            if is_host && !is_other_core { (0.6, 2.0) } else { NEARLY_SAME }
+            if is_host && !is_other_core {
+                factor::ANOTHER_SOCKET_PATH
+            } else {
+                factor::NEARLY_SAME
+            }
         }
         Change::Block { .. } => match lies_in {
-            Stage::Threads => (0.1, 0.9),
-            Stage::Packets if shares_cores => (0.1, 1.0),
-            _ => SAME,
+            Stage::Threads => factor::DEARER_BYTES,
+            Stage::Packets if shares_cores => factor::DEARER_BYTES_BESIDE,
+            _ => factor::SAME,
         },
         Change::SmallerSegments { .. } => match lies_in {
-            Stage::Packets | Stage::Threads => (0.4, 0.95),
-            Stage::Signals | Stage::Drops => (0.3, 0.8),
-            _ if limit == Limit::ReturnPath => (0.3, 0.8),
-            _ => (0.85, 1.05),
+            Stage::Packets | Stage::Threads => factor::TWICE_THE_PACKETS,
+            Stage::Signals | Stage::Drops => factor::HALF_THE_SEGMENTS,
+            _ if limit == Limit::ReturnPath => factor::HALF_THE_SEGMENTS,
+            _ => factor::MORE_HEADERS,
         },
         Change::LiftMss { .. } => match lies_in {
-            Stage::Packets | Stage::Threads | Stage::Signals => (1.0, 20.0),
-            _ => NEARLY_SAME,
+            Stage::Packets | Stage::Threads | Stage::Signals => factor::LARGER_SEGMENTS,
+            _ => factor::NEARLY_SAME,
         },
         Change::CongestionControl { .. } => match lies_in {
-            Stage::Signals | Stage::Drops => LIFTED,
-            _ if limit == Limit::CrossTraffic => LIFTED,
-            _ => NEARLY_SAME,
+            Stage::Signals | Stage::Drops => factor::LIFTED,
+            _ if limit == Limit::CrossTraffic => factor::LIFTED,
+            _ => factor::NEARLY_SAME,
         },
-        Change::Omit { .. } if limit == Limit::CongestionControl => LIFTED,
-        Change::Omit { .. } => NEARLY_SAME,
-        Change::PaceAt { bits_per_s } => {
-            let of_before = bits_per_s / rate;
-            (of_before * 0.9, of_before * 1.05)
-        }
+        Change::Omit { .. } if limit == Limit::CongestionControl => factor::LIFTED,
+        Change::Omit { .. } => factor::NEARLY_SAME,
+        Change::PaceAt { bits_per_s } => factor::PACED.times(bits_per_s / rate),
         Change::UdpAtRate { bits_per_s, .. } => of_datagrams(lies_in, limit, bits_per_s / rate),
         Change::UdpAgainst { .. } => return None,
     })
@@ -184,10 +179,15 @@ fn factors(change: &Change, rate: f64, other: Other) -> Option<Factors> {
 /// Of so many times the streams.
 fn of_streams(lies_in: Stage, limit: Limit, times: f64) -> Factors {
     match (lies_in, limit) {
-        (_, Limit::CrossTraffic) => (1.1, times),
-        (_, Limit::Policer) | (Stage::Drops | Stage::Threads | Stage::Packets, _) => (0.8, times),
-        (Stage::Rate, _) => SAME,
-        (Stage::Window | Stage::Stream | Stage::Signals, _) => (1.25, times * 1.1),
+        (_, Limit::CrossTraffic) => Factors::new(factor::STREAMS_OF_OTHERS, times),
+        (_, Limit::Policer) | (Stage::Drops | Stage::Threads | Stage::Packets, _) => {
+            Factors::new(factor::STREAMS_OF_HOSTS, times)
+        }
+        (Stage::Rate, _) => factor::SAME,
+        (Stage::Window | Stage::Stream | Stage::Signals, _) => {
+            let Factors { low, high } = factor::STREAMS_OF_EACH;
+            Factors::new(low, times * high)
+        }
     }
 }
 
@@ -195,13 +195,15 @@ fn of_streams(lies_in: Stage, limit: Limit, times: f64) -> Factors {
 /// back.
 fn of_datagrams(lies_in: Stage, limit: Limit, offered: f64) -> Factors {
     match (lies_in, limit) {
-        (_, Limit::Policer) => (0.8, 1.15),
-        (_, Limit::CrossTraffic) => (0.5, 1.2),
-        (_, Limit::ReturnPath) => (offered * 0.9, offered),
-        (Stage::Rate, _) => (0.8, 1.12),
-        (Stage::Threads | Stage::Packets, _) => (0.2, offered),
-        (Stage::Signals | Stage::Drops, _) => (offered * 0.7, offered),
-        (Stage::Window | Stage::Stream, _) => (offered * 0.9, offered * 1.02),
+        (_, Limit::Policer) => factor::UDP_OF_POLICER,
+        (_, Limit::CrossTraffic) => factor::UDP_OF_OTHERS,
+        (_, Limit::ReturnPath) => Factors::new(offered * factor::UDP_OF_RETURN, offered),
+        (Stage::Rate, _) => factor::UDP_OF_RATE,
+        (Stage::Threads | Stage::Packets, _) => Factors::new(factor::UDP_OF_HOSTS, offered),
+        (Stage::Signals | Stage::Drops, _) => {
+            Factors::new(offered * factor::UDP_OF_LOSSES, offered)
+        }
+        (Stage::Window | Stage::Stream, _) => factor::UDP_OF_WINDOWS.times(offered),
     }
 }
 

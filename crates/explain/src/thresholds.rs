@@ -5,6 +5,8 @@ mod fitted;
 pub(crate) mod hosts;
 pub(crate) mod path;
 pub(crate) mod predictions;
+pub(crate) mod rivals;
+pub(crate) mod rulings;
 pub(crate) mod signs;
 
 use crate::numbers::ramp;
@@ -47,6 +49,24 @@ impl Ramp {
     }
 }
 
+/// Throughput over that before a change, or over another rate: the least and the most that is predicted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Factors {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl Factors {
+    pub(crate) const fn new(low: f64, high: f64) -> Self {
+        Self { low, high }
+    }
+
+    /// The factors over another one.
+    pub(crate) fn times(self, factor: f64) -> Self {
+        Self::new(self.low * factor, self.high * factor)
+    }
+}
+
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -85,6 +105,12 @@ impl Shown for Ramp {
     }
 }
 
+impl Shown for Factors {
+    fn words(&self) -> String {
+        format!("{} to {}", self.low, self.high)
+    }
+}
+
 /// A named value, as the documentation lists it.
 pub(crate) struct Row {
     /// Name in the source.
@@ -118,12 +144,14 @@ macro_rules! thresholds {
 use thresholds;
 
 /// Every table, with its heading.
-fn tables() -> [(&'static str, &'static [Row]); 4] {
+fn tables() -> [(&'static str, &'static [Row]); 6] {
     [
         ("What counts as a sign", signs::ROWS),
         ("The connection and the path", path::ROWS),
         ("The hosts", hosts::ROWS),
         ("What experiments predict", predictions::ROWS),
+        ("What a second candidate predicts of them", rivals::ROWS),
+        ("How their outcome is ruled on", rulings::ROWS),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! Records planted limits without the benchmarks: `record FOLDER PROGRAM CASE…` those of the table,
-//! `record FOLDER PROGRAM SEED FIRST COUNT` those that a seed draws. A drawn limit that did not bind, by throughput
-//! alone, is discarded.
+//! `record FOLDER PROGRAM SEED FIRST COUNT FASTEST` those that a seed draws on links of at most FASTEST bit/s. A drawn
+//! limit that did not bind, by its check alone, is discarded.
 
 use std::path::Path;
 
@@ -12,44 +12,41 @@ use testkit::planted::{drawn, trim};
 fn main() -> Result<(), String> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [folder, program, what @ ..] = &words[..] else {
-        return Err("record FOLDER PROGRAM CASE… | SEED FIRST COUNT".to_owned());
+        return Err("record FOLDER PROGRAM CASE… | SEED FIRST COUNT FASTEST".to_owned());
     };
     let program: &'static str = String::leak(program.clone());
     let folder = Path::new(folder);
     let numbers: Vec<u64> = what.iter().filter_map(|word| word.parse().ok()).collect();
-    if let [seed, first, count] = numbers[..] {
+    if let [seed, first, count, fastest] = numbers[..] {
         let number = |value: u64| usize::try_from(value).map_err(|error| error.to_string());
         let (first, count) = (number(first)?, number(count)?);
-        for drawn in drawn::drawn(seed, first + count).into_iter().skip(first) {
-            record(&drawn.case, program, folder, |results| drawn.binds(results))?;
+        let all = drawn::drawn(seed, first + count, fastest as f64);
+        for (_, drawn) in all.into_iter().filter(|(number, _)| *number >= first) {
+            record(&drawn.case, program, folder, |results| drawn.check.holds(results));
         }
         return Ok(());
     }
     for case in cases::cases().iter().filter(|case| what.contains(&case.name)) {
-        record(case, program, folder, |_| true)?;
+        record(case, program, folder, |_| true);
     }
     Ok(())
 }
 
-fn record(
-    case: &Case,
-    program: &'static str,
-    folder: &Path,
-    binds: impl Fn(&Results) -> bool,
-) -> Result<(), String> {
+fn record(case: &Case, program: &'static str, folder: &Path, binds: impl Fn(&Results) -> bool) {
     let told = match PlantedLab::up(case, program).and_then(|lab| lab.path(case)) {
         Err(error) => format!("failed: {error}"),
         Ok(results) if !binds(&results) => {
             let measured = explain::diagnose(&results).measured;
             format!("discarded: {:.1?} Mbit/s", measured.map(|rate| rate.median / 1e6))
         }
-        Ok(results) => {
-            trim::record(case, &results, folder).map_err(|error| error.to_string())?;
-            let verdict = explain::explain(&results);
-            let is_right = case.accept.iter().any(|accepted| accepted.is(&verdict));
-            format!("{}: {}", if is_right { "right" } else { "WRONG" }, verdict.summary)
-        }
+        Ok(results) => match trim::record(case, &results, folder) {
+            Err(error) => format!("failed: {error}"),
+            Ok(()) => {
+                let verdict = explain::explain(&results);
+                let is_right = case.accept.iter().any(|accepted| accepted.is(&verdict));
+                format!("{}: {}", if is_right { "right" } else { "WRONG" }, verdict.summary)
+            }
+        },
     };
-    println!("{} ({}): {told}", case.name, case.plants);
-    Ok(())
+    println!("{} [{}] ({}): {told}", case.name, case.by, case.plants);
 }

@@ -5,5 +5,6 @@ pub mod cases;
 pub mod drawn;
 pub mod families;
 pub mod modelled;
+pub mod packed;
 pub mod recorded;
 pub mod trim;

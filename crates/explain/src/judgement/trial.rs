@@ -10,6 +10,7 @@ use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::numbers::{middle, percent, positive, ratio};
 use crate::observed::{granted_bytes, repeats_of};
+use crate::thresholds::{predictions, rulings};
 use crate::verdict::title;
 
 /// Processor time that an end's threads used per byte they moved, seconds.
@@ -140,15 +141,6 @@ impl Told {
     }
 }
 
-/// Smallest change that is not noise, as a share, even if a few repeats happen to agree.
-const NOISE_MIN: f64 = 0.04;
-
-/// Least ratio by which a byte's cost must rise for its effect to show.
-const COST_FACTOR_MIN: f64 = 1.2;
-
-/// Tolerance, as a share, of throughput that follows a window.
-const FOLLOWS: f64 = 0.25;
-
 impl Trial<'_> {
     pub(super) fn ruling(&self) -> Told {
         let expected = self.experiment.predicted.expected_bits_per_s;
@@ -205,10 +197,10 @@ impl Trial<'_> {
     /// Smallest gain that is not noise, as a share.
     fn noise(&self, after: &Estimate) -> f64 {
         let spread = |estimate: &Estimate| match estimate.count {
-            0 | 1 => 0.05,
+            0 | 1 => rulings::NOISE_OF_ONE,
             _ => ratio((estimate.high - estimate.low) / 2.0, estimate.median).unwrap_or(0.0),
         };
-        (spread(&self.before) + spread(after)).clamp(NOISE_MIN, 1.0)
+        (spread(&self.before) + spread(after)).clamp(rulings::NOISE_LEAST, 1.0)
     }
 
     fn gain(&self, after: &Estimate) -> f64 {
@@ -219,7 +211,7 @@ impl Trial<'_> {
         let (gain, noise) = (self.gain(after), self.noise(after));
         if gain > noise {
             Ruling::Confirmed
-        } else if noise > 0.3 {
+        } else if noise > rulings::NOISE_MOST {
             Ruling::Inconclusive
         } else {
             Ruling::Refuted
@@ -273,7 +265,7 @@ impl Trial<'_> {
             let show = |bytes: f64| show_byte_size(units::saturating_u64(bytes));
             format!("{what} {} -> {}", show(before), show(after))
         });
-        if (granted - 1.0).abs() < 0.15 {
+        if (granted - 1.0).abs() < rulings::WINDOW_MADE {
             let same = format!("the kernel granted the same {what} again");
             let text = sizes.map_or(same.clone(), |sizes| format!("{same}: {sizes}"));
             return self.undecided(Some(after.median), text);
@@ -282,14 +274,14 @@ impl Trial<'_> {
         let before = self.before.median;
         let next_ceiling = self.experiment.predicted.expected_bits_per_s.max(before);
         let expected = if granted > 1.0 {
-            (before * granted).min(next_ceiling.max(before * 1.05))
+            (before * granted).min(next_ceiling.max(before * predictions::LIFT_LEAST))
         } else {
             before * granted
         };
         let outcome = if granted > 1.0 {
             self.lifts(after)
         } else {
-            let follows = ((gain + 1.0) / granted - 1.0).abs() <= FOLLOWS + noise;
+            let follows = ((gain + 1.0) / granted - 1.0).abs() <= rulings::FOLLOWS + noise;
             match (follows, gain < -noise) {
                 (true, true) => Ruling::Confirmed,
                 // A fall within the noise could as well be none.
@@ -299,7 +291,7 @@ impl Trial<'_> {
         };
         let mut ruling = self.told(outcome, after, expected);
         // Registered as a proportion, because the kernel decides what it grants.
-        let tolerance = FOLLOWS + noise;
+        let tolerance = rulings::FOLLOWS + noise;
         ruling.interval = if granted > 1.0 {
             (Some(before * (1.0 + noise)), None)
         } else {
@@ -320,14 +312,14 @@ impl Trial<'_> {
             let text = "the threads' processor time is unknown".to_owned();
             return self.undecided(Some(after.median), text);
         };
-        if factor < COST_FACTOR_MIN {
+        if factor < rulings::COST_RISES_LEAST {
             let text = format!("a byte cost {factor:.2} times as much, too little to tell");
             return self.undecided(Some(after.median), text);
         }
         let (kept, noise) = (self.gain(after) + 1.0, self.noise(after));
         // With less data to move, other tasks leave the threads more of the core, up to all they waited for.
         let wanted = self.middle_before(|point| wanted_over_had(point, end)).unwrap_or(1.0);
-        let tolerance = FOLLOWS + noise;
+        let tolerance = rulings::FOLLOWS + noise;
         let follows = 1.0 - tolerance..=wanted * (1.0 + tolerance);
         // A fall within the noise could as well be none.
         let outcome = match (follows.contains(&(kept * factor)), kept < 1.0 - noise) {
@@ -342,7 +334,7 @@ impl Trial<'_> {
             Some(in_proportion * wanted * (1.0 + tolerance)),
         );
         ruling.text += &format!("; processor time per byte {factor:.2}-fold");
-        if wanted > 1.0 + FOLLOWS {
+        if wanted > 1.0 + rulings::FOLLOWS {
             let most = show_bit_rate(self.before.median / factor * wanted);
             ruling.text += &format!(", up to {most} without waiting for the core");
         }
@@ -358,7 +350,8 @@ impl Trial<'_> {
         let factor = ratio(f64::from(from_bytes), f64::from(to_bytes)).unwrap_or(1.0);
         let (kept, noise) = (self.gain(after) + 1.0, self.noise(after));
         // The cost of copying a byte is unchanged, so throughput falls at most in proportion to the packets.
-        let follows = kept < 1.0 - 0.4 * (1.0 - 1.0 / factor) && kept < 1.0 - noise;
+        let follows =
+            kept < 1.0 - rulings::PACKETS_PART * (1.0 - 1.0 / factor) && kept < 1.0 - noise;
         let outcome = if follows { Ruling::Confirmed } else { Ruling::Inconclusive };
         let mut ruling = self.told(outcome, after, self.before.median / factor);
         ruling.text += &format!("; packets per byte {factor:.1}-fold");
@@ -370,7 +363,7 @@ impl Trial<'_> {
         let before_bytes = self.middle_before(segment_bytes);
         let after_bytes = middle(self.points.iter().filter_map(segment_bytes));
         let made = after_bytes.zip(before_bytes).and_then(|(after, before)| ratio(after, before));
-        if made.is_none_or(|made| made > 0.7) {
+        if made.is_none_or(|made| made > rulings::SEGMENTS_MADE) {
             let text = "the kernel did not make the segments smaller".to_owned();
             return self.undecided(Some(after.median), text);
         }
@@ -379,8 +372,9 @@ impl Trial<'_> {
         let within = (predicted.low_bits_per_s..=predicted.high_bits_per_s).contains(&after.median);
         let outcome = match (falls, within) {
             (true, true) => Ruling::Confirmed,
-            (false, _) => Ruling::Refuted,
-            (true, false) => Ruling::Inconclusive,
+            (false, false) => Ruling::Refuted,
+            // A fall within the noise could as well be none.
+            (false, true) | (true, false) => Ruling::Inconclusive,
         };
         let mut ruling = self.told(outcome, after, predicted.expected_bits_per_s);
         ruling.text += &format!(
@@ -400,9 +394,9 @@ impl Trial<'_> {
             return self.undecided(Some(after.median), text);
         };
         let held = after.median >= self.experiment.predicted.low_bits_per_s;
-        let outcome = if later <= 0.35 * before && held {
+        let outcome = if later <= rulings::CALMED * before && held {
             Ruling::Confirmed
-        } else if later >= 0.8 * before && held {
+        } else if later >= rulings::NOT_CALMED * before && held {
             Ruling::Refuted
         } else {
             Ruling::Inconclusive
@@ -435,8 +429,8 @@ impl Trial<'_> {
                 let sent = middle(self.points.iter().filter_map(|point| {
                     positive(point.measured()?.directions.first()?.sent_bits_per_s)
                 }))?;
-                let pushed = sent >= self.before.median * 1.1;
-                let arrived = after.median >= self.before.median * 0.5;
+                let pushed = sent >= self.before.median * rulings::PUSHED;
+                let arrived = after.median >= self.before.median * rulings::ARRIVED;
                 let rate = show_bit_rate(sent);
                 match (pushed, arrived) {
                     (false, _) => Some(format!("UDP was sent at {rate} only")),

@@ -65,6 +65,7 @@ impl Mechanism for CongestionControl {
             .by(shown, "more streams carry no more, or were not tried")
             .by(used, "the congestion window is not used up")
             .by(seen.unexplained(), weighing::HELD)
+            .by(recorded(seen).max(rising), "what held the sender back was not recorded")
             .unless(lost * (1.0 - ramps_up), path::CWND_OTHER_CAUSE, "losses hold the window down")
             .unless(seen.hosts_full(), 1.0, weighing::HOSTS_FULL)
             .unless(seen.queue(), 1.0, weighing::QUEUE)
@@ -156,6 +157,17 @@ impl Mechanism for CongestionControl {
         lines.push(Advice::of(several_streams(seen), several));
         lines
     }
+}
+
+/// 1 if the sender's kernel told of its windows, else 0: then a send buffer, pacing or a slow writer would look the same,
+/// and more streams would lift each of them.
+fn recorded(seen: &Observed<'_>) -> f64 {
+    let told = [
+        seen.flow.congestion_window_bytes,
+        seen.flow.receive_window_share,
+        seen.flow.send_buffer_share,
+    ];
+    if told.iter().any(Option::is_some) { 1.0 } else { 0.0 }
 }
 
 fn rising(seen: &Observed<'_>) -> f64 {

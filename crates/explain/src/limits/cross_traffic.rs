@@ -4,14 +4,14 @@ use results::Limit;
 use units::show_bit_rate;
 
 use super::more_streams;
-use super::others::{most_other, others_share};
-use super::plateau::{plateau, plateau_evidence};
+use super::others::{most_other, shares};
+use super::plateau::plateau_evidence;
 use crate::advice::Advice;
 use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, ratio};
 use crate::observed::{Observed, end_name};
-use crate::thresholds::{path, signs};
+use crate::thresholds::signs;
 use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
@@ -92,19 +92,4 @@ impl Mechanism for CrossTraffic {
                 .to_owned(),
         ])
     }
-}
-
-/// Confidence, 0 to 1, that the test shares a line or a rate with other traffic that the hosts see.
-fn shares(seen: &Observed<'_>) -> f64 {
-    let Some((host, other)) = most_other(seen) else { return 0.0 };
-    let together = seen.rate() + other;
-    let line =
-        seen.line_goodput(host.end).map_or(0.0, |line| path::OTHERS_FILL_LINE.of(together / line));
-    let held = line.max(path::OTHERS_AT_RATE * plateau_with_others(seen));
-    others_share(seen) * held
-}
-
-/// Confidence in a plateau, 0 to 1. Other traffic also fills queues, so longer round trips count nearly as much.
-fn plateau_with_others(seen: &Observed<'_>) -> f64 {
-    plateau(seen).max(path::OTHERS_QUEUE * seen.queue())
 }

@@ -4,7 +4,8 @@ use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
 
 use super::causes::explains_losses;
-use super::losses::{common_ceiling, law, mistaken, overflow};
+use super::losses::{common_ceiling, law, mistaken, overflow, udp_is_spared};
+use super::others::shares;
 use super::trials::with_bbr;
 use super::{datagram_bytes, more_streams, several_streams, several_words};
 use crate::advice::Advice;
@@ -36,7 +37,8 @@ impl Mechanism for Loss {
                 trips no longer than on the idle path; more streams carry more; UDP at a moderate rate loses \
                 a share too.",
             against: "The losses come with a standing queue or a rate that no number of streams exceeds: then \
-                the queue at that rate overflows, and the rate is the limit. BBR hardly reacts to loss.",
+                the queue at that rate overflows, and the rate is the limit; other traffic fills an interface; UDP \
+                loses none of so many datagrams. BBR hardly reacts to loss.",
             experiment: "A congestion control that does not treat loss as congestion (BBR), where the sender \
                 has one: throughput rises. Else UDP at half the rate: it still loses datagrams.",
             advice: "Find where packets are lost (device and softnet counters, optics, duplex, a policer); \
@@ -79,6 +81,16 @@ impl Mechanism for Loss {
                 common_ceiling(seen),
                 path::LOSS_BELOW_RATE,
                 "all streams and UDP end at one rate",
+            )
+            .unless(
+                shares(seen),
+                path::LOSS_BESIDE_OTHERS,
+                "other traffic fills the interface's queue, which drops from all",
+            )
+            .unless(
+                udp_is_spared(seen),
+                path::LOSS_SPARES_UDP,
+                "UDP loses none, though random losses would have taken many of so many datagrams",
             );
         Opinion {
             weight: weighed.weight(),

@@ -3,10 +3,11 @@
 use results::QdiscCounters;
 
 use super::causes::explains_losses;
+use super::plateau::udp_over_best;
 use crate::ceiling::{ETHERNET_QDISC_BYTES, goodput_ceiling};
 use crate::numbers::{positive, ratio, share};
 use crate::observed::{HostView, Observed};
-use crate::thresholds::{hosts, path, signs};
+use crate::thresholds::{Fitted, hosts, path, signs};
 
 /// Throughput at which the algorithm in use settles for a share of lost segments, bit/s; `None` for BBR,
 /// which does not treat loss as congestion.
@@ -29,7 +30,25 @@ pub(super) fn overflow(seen: &Observed<'_>) -> f64 {
         Some(gain) => signs::MORE_STREAMS_AND_LOSS.not(gain),
         None => 0.0,
     };
-    plateau.max(seen.queue())
+    // Where UDP passes what no number of streams exceeds, that is no rate: all streams answer to the same signals.
+    (plateau * (1.0 - udp_passes(seen))).max(seen.queue())
+}
+
+/// Confidence, 0 to 1, that UDP delivered more than the best of TCP, and hardly lost any of it.
+fn udp_passes(seen: &Observed<'_>) -> f64 {
+    let (Some(udp), Some(over)) = (seen.udp, udp_over_best(seen)) else { return 0.0 };
+    seen.fit[Fitted::UdpAbove].of(over) * path::UDP_LOST.not(udp.lost_share)
+}
+
+/// Confidence, 0 to 1, that UDP loses far less than what takes TCP's segments would take at random.
+pub(super) fn udp_is_spared(seen: &Observed<'_>) -> f64 {
+    let Some((udp, sent)) = seen.udp.and_then(|udp| Some((udp, udp.sent_count?))) else {
+        return 0.0;
+    };
+    let again = seen.flow.retransmit_share.unwrap_or(0.0);
+    // Losses in bursts are as many events as there are bursts.
+    let events = seen.flow.loss_event_share.map_or(again, |events| events.min(again));
+    path::UDP_LOSS_EXPECTED.of(sent * events) * path::LOST_OF_AGAIN.times(again).not(udp.lost_share)
 }
 
 /// Spurious retransmissions as a share of all, 0 to 1: the larger of what the receiver reports (D-SACK)

@@ -1,5 +1,6 @@
 //! Other traffic on the interfaces of the two hosts.
 
+use super::plateau::plateau;
 use crate::ceiling::ETHERNET_QDISC_BYTES;
 use crate::numbers::ratio;
 use crate::observed::{HostView, Observed};
@@ -35,4 +36,19 @@ fn other_bits_per_s(seen: &Observed<'_>, host: &HostView<'_>) -> Option<f64> {
     let own =
         host.payload_bytes * (mss + headers_bytes) / mss * (1.0 + again) * path::OWN_BYTES_MOST;
     ratio((bytes - own).max(0.0) * 8.0, host.duration_s).or(Some(0.0))
+}
+
+/// Confidence, 0 to 1, that the test shares a line or a rate with other traffic that the hosts see.
+pub(super) fn shares(seen: &Observed<'_>) -> f64 {
+    let Some((host, other)) = most_other(seen) else { return 0.0 };
+    let together = seen.rate() + other;
+    let line =
+        seen.line_goodput(host.end).map_or(0.0, |line| path::OTHERS_FILL_LINE.of(together / line));
+    let held = line.max(path::OTHERS_AT_RATE * plateau_with_others(seen));
+    others_share(seen) * held
+}
+
+/// Confidence in a plateau, 0 to 1. Other traffic also fills queues, so longer round trips count nearly as much.
+fn plateau_with_others(seen: &Observed<'_>) -> f64 {
+    plateau(seen).max(path::OTHERS_QUEUE * seen.queue())
 }

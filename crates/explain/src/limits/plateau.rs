@@ -5,7 +5,7 @@ use units::{show_bit_rate, show_share};
 use crate::ceiling::{ETHERNET_WIRE_BYTES, goodput_ceiling};
 use crate::numbers::{at_least, fine_percent, positive};
 use crate::observed::{Observed, opposite};
-use crate::thresholds::{Fitted, path};
+use crate::thresholds::{Fitted, path, signs};
 
 /// Highest throughput of one stream or several, bit/s.
 pub(super) fn best(seen: &Observed<'_>) -> f64 {
@@ -21,6 +21,21 @@ pub(super) fn plateau(seen: &Observed<'_>) -> f64 {
         (None, Some(udp)) => path::PLATEAU_BY_ONE * udp,
         (None, None) => path::PLATEAU_UNTRIED + path::PLATEAU_BY_QUEUE * seen.queue(),
     }
+}
+
+/// The same of a rate above which packets are dropped at once: drops keep TCP below that rate, so that UDP may deliver
+/// more, up to the rate, if it loses the excess.
+pub(super) fn plateau_of_drops(seen: &Observed<'_>) -> f64 {
+    let streams = seen.streams_gain().map_or(0.0, |gain| seen.fit[Fitted::MoreStreams].not(gain));
+    let exceeded = exceeds(seen).map_or(0.0, |_| path::PLATEAU_BY_ONE);
+    plateau(seen).max(streams * exceeded)
+}
+
+/// What UDP delivered when a part of it was lost on the path though TCP's best was below that, bit/s.
+pub(super) fn exceeds(seen: &Observed<'_>) -> Option<f64> {
+    let udp =
+        seen.udp.filter(|udp| udp.located && path::UDP_LOST.of(udp.lost_share) > signs::LIKELY)?;
+    (udp.delivered_bits_per_s > best(seen)).then_some(udp.delivered_bits_per_s)
 }
 
 /// What UDP delivered over the best of TCP; `None` if UDP was sent no faster and delivered no more, which shows

@@ -4,7 +4,7 @@ use results::Limit;
 use units::{show_bit_rate, show_count_of};
 
 use super::losses::{PolicerSigns, common_ceiling, drops_without_queue, host_policer};
-use super::plateau::{at_the_line, best, plateau, plateau_evidence};
+use super::plateau::{at_the_line, best, exceeds, plateau, plateau_evidence, plateau_of_drops};
 use super::trials::{spaced, stays};
 use crate::advice::Advice;
 use crate::experiment::Experiment;
@@ -31,7 +31,8 @@ impl Mechanism for Policer {
                 queueing them as a shaper does. The drops shrink the congestion window, so TCP often \
                 gets less than the rate itself.",
             evidence: "A policer that either host shows (`tc filter`, drops of `ingress` or `clsact`). On the \
-                path: a rate that more streams and UDP do not exceed, and many losses, while round trips \
+                path: a rate that more streams and UDP do not exceed (UDP may come closer to it than TCP, and \
+                loses the excess), and many losses, while round trips \
                 under load stay as short as on the idle path, so nothing waits.",
             against: "Round trips grow under load (a shaper's queue); few losses; more streams carry more.",
             experiment: "UDP a third faster, then more streams: no more gets through. Where a host shows the \
@@ -44,7 +45,7 @@ impl Mechanism for Policer {
         if let Some(own) = visible(seen) {
             return own;
         }
-        let reached = plateau(seen) * drops_without_queue(seen);
+        let reached = plateau_of_drops(seen) * drops_without_queue(seen);
         // These two add up: the more that streams lift throughput, the less it is a plateau and the more it is
         // a stream kept below the rate by its own drops.
         let weighed = Weighing::most(signs::LOCATED)
@@ -82,6 +83,8 @@ impl Mechanism for Policer {
             if host_policer(seen).is_some() { spaced(self.limit(), seen) } else { Vec::new() };
         let is_common = common_ceiling(seen) > path::COMMON_CEILING_TOLD;
         let rate = if is_common { best(seen) } else { seen.rate() };
+        // UDP does not shrink from drops, so it shows the rate itself.
+        let rate = exceeds(seen).unwrap_or(rate);
         experiments.extend(stays(self.limit(), seen, rate));
         experiments
     }

@@ -22,6 +22,9 @@ thresholds! {
     LOSS_FULL_HOSTS: f64 = 0.8, Chosen, "how much full hosts speak against a loss on the path: late cores drop packets";
     LOSS_ELSEWHERE: f64 = 0.9, Chosen, "how much drops that a host counts speak against a loss on the path";
     LOSS_BELOW_RATE: f64 = 0.9, Chosen, "how much a rate that all streams meet speaks against random losses";
+    LOSS_BESIDE_OTHERS: f64 = 0.8, Chosen, "how much other traffic that fills an interface speaks against random losses: a full queue drops from all";
+    LOSS_SPARES_UDP: f64 = 0.9, Chosen, "how much datagrams that pass unharmed speak against random losses";
+    UDP_LOSS_EXPECTED: Ramp = Ramp::new(3.0, 6.0), Nature, "losses expected of a UDP test, of which none is chance in one of 20 tests, and in one of 400";
     LOSS_NOWHERE_ELSE: f64 = 0.1, Chosen, "confidence up to which both hosts' counters are said not to have moved";
     HELD_TOLD: f64 = 0.05, Chosen, "time held by other limits from which that is said";
     BURSTS_TOLD: f64 = 1.2, Chosen, "law for bursts over law for single losses, from which both are said";
@@ -57,6 +60,7 @@ thresholds! {
     PLATEAU_BY_ONE: f64 = 0.85, Chosen, "a plateau that only streams or only UDP showed";
     PLATEAU_UNTRIED: f64 = 0.3, Chosen, "a plateau that nothing tried";
     PLATEAU_BY_QUEUE: f64 = 0.4, Chosen, "what a standing queue adds where nothing else was tried";
+    STREAMS_UNSHARED: f64 = 0.85, Chosen, "gain of several streams over their number, from which nothing they share held them back";
     UDP_PUSHED: f64 = 1.05, Chosen, "UDP offered over TCP's best, from which it tried to exceed it";
     UDP_LOST: Ramp = Ramp::new(0.002, 0.02), Chosen, "share of UDP lost: the excess over a rate is lost, 17% at 1.2 times";
     UDP_ALIKE: Ramp = Ramp::new(0.6, 0.85), Chosen, "UDP delivered over TCP's best: much less is a limit of UDP's own";

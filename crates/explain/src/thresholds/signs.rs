@@ -40,7 +40,7 @@ thresholds! {
     HELD_BEHIND: Ramp = Ramp::new(0.1, 0.35), Chosen, "time a thread of low priority waits for its core: a tenth on a host with time to spare";
     STARVED: Ramp = Ramp::new(0.75, 0.95), Chosen, "time a thread runs or waits for its core: one that never sleeps reaches 0.95, as the account includes its start";
     FELT_RUN: Ramp = Ramp::new(0.15, 0.4), Chosen, "time the thread runs, from which full cores can slow it";
-    FELT_WAIT: Ramp = Ramp::new(0.01, 0.05), Chosen, "time the thread waits for a core, from which full cores slow it";
+    FELT_WAIT: Ramp = Ramp::new(0.1, 0.25), Chosen, "time the thread waits for a core, from which full cores slow it: less is late wake-ups of a thread that sleeps";
     FELT_SOFTIRQ: Ramp = Ramp::new(0.05, 0.2), Chosen, "time a core spends on packets, from which full cores slow them";
     SOFTIRQ_CORE: f64 = 0.5, Chosen, "softirq share from which a core counts as one that does little else";
     SOFTIRQ_CORE_IDLE: f64 = 0.05, Instrument, "idle share up to which it has no time left: ticks of 4 ms leave 3% of error in a second";

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use lab::ScopedLab;
-use results::Results;
+use results::{Results, Work};
 use sys::process::{Ending, Owned};
 
 use super::cases::{Case, OnHost, Quota};
@@ -16,7 +16,7 @@ use super::cases::{Case, OnHost, Quota};
 const EFFORT: [&str; 6] = ["--duration", "1s", "--repeats", "2", "--no-sweep", "--one-way"];
 
 /// One `path` takes no longer, or something hangs.
-const PATH_MAX: Duration = Duration::from_secs(60);
+const PATH_MAX: Duration = Duration::from_secs(180);
 
 /// The port of `serve`, and how long a crowded core may keep a server from listening on it.
 const PORT: u16 = 5201;
@@ -63,16 +63,41 @@ impl PlantedLab {
         Ok(lab)
     }
 
-    /// Runs `path` once, near to far.
+    /// Runs `path` once, near to far, or what the case measures instead.
     pub fn path(&self, case: &Case) -> Result<Results, String> {
+        if !case.measure.is_empty() {
+            return self.tests(case);
+        }
         let output = self.folder.0.join("results.json");
         let shown = output.display().to_string();
         let mut line = vec!["path", "far", "--fresh", "--no-report", "-o", &shown];
         line.extend(EFFORT.iter().copied().filter(|option| !case.overrides(option)));
         line.extend(case.options.iter().map(String::as_str));
         must(self.bed.command("near").args(self.measuring("near", &line)))?;
-        let bytes = fs::read(&output).map_err(|error| format!("{shown}: {error}"))?;
-        results::read_results(&bytes).map_err(|error| error.to_string())
+        read(&output)
+    }
+
+    /// Runs each of the case's own tests, and joins them.
+    fn tests(&self, case: &Case) -> Result<Results, String> {
+        let output = self.folder.0.join("results.json");
+        let mut all: Option<Results> = None;
+        for (line, number) in case.measure.iter().zip(0_u32..) {
+            let line = format!("exec clearstream {line} --fresh -o {}", output.display());
+            let line = line.replace("clearstream", self.program);
+            must(self.bed.command("near").args(["sh", "-ec", &line]))?;
+            let mut one = read(&output)?;
+            let Some(all) = &mut all else {
+                all = Some(one);
+                continue;
+            };
+            for point in &mut one.points {
+                if matches!(point.work, Work::RoundTrips(_)) {
+                    point.varied.insert(explain::FILE.to_owned(), f64::from(number));
+                }
+            }
+            all.points.append(&mut one.points);
+        }
+        all.ok_or_else(|| "nothing to measure".to_owned())
     }
 
     /// The program's command line on a host, inside the host's control group where it has one.
@@ -87,6 +112,11 @@ impl PlantedLab {
             None => program.collect(),
         }
     }
+}
+
+fn read(output: &Path) -> Result<Results, String> {
+    let bytes = fs::read(output).map_err(|error| format!("{}: {error}", output.display()))?;
+    results::read_results(&bytes).map_err(|error| error.to_string())
 }
 
 /// Starts a program that runs beside the measurement.

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Case {
     /// Short; becomes part of the lab's name.
     pub name: String,
+    /// By what means it is planted, in a few words: cases of one limit by one means are a family.
+    pub by: String,
     /// The mechanism, in words.
     pub plants: String,
     /// Verdicts that name it rightly.
@@ -43,6 +45,13 @@ pub struct Case {
     /// Processor time a host's own program may have, share of one core.
     #[serde(default)]
     pub quota: Option<Quota>,
+    /// Shell commands of the near host that measure, instead of `path`: each a command line of the program, without
+    /// its name. Their tests are judged together, as `explain FILE OTHER` does.
+    #[serde(default)]
+    pub measure: Vec<String>,
+    /// Whether a seed drew it, instead of the table.
+    #[serde(skip)]
+    pub is_drawn: bool,
 }
 
 /// A shell command on a host.

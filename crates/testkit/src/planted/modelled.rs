@@ -93,6 +93,7 @@ pub fn modelled() -> Vec<(String, Recorded)> {
     let case = |name: &str, plants: &str, accept: &[&str], path: Path| {
         let accepted = |text: &&str| Accepted::try_from((*text).to_owned()).expect("a limit");
         let recorded = Recorded {
+            by: "a model".to_owned(),
             plants: plants.to_owned(),
             accept: accept.iter().map(accepted).collect(),
             results: path.document(),

@@ -1,5 +1,5 @@
-//! Recorded results of planted labs: `testdata/planted/*.json`, one file a run, judged again in
-//! milliseconds.
+//! Recorded results of planted labs, one file a run, judged again in milliseconds: those of `cases.toml` in
+//! `testdata/planted`, those that a seed drew in `testdata/drawn`, packed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,14 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::cases::Accepted;
+use super::packed;
 
 /// One recorded run.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recorded {
+    /// By what means it was planted.
+    pub by: String,
     /// The mechanism, in words.
     pub plants: String,
     /// Verdicts that name it rightly.
@@ -30,15 +33,21 @@ fn of_any_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Results,
 }
 
 /// Where they lie.
-pub fn folder() -> PathBuf {
+fn folders() -> [PathBuf; 2] {
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let mut folders = above.map(|folder| folder.join("testdata/planted"));
-    folders.find(|folder| folder.is_dir()).expect("testdata/planted is in the repository")
+    let mut folders = above.map(|folder| folder.join("testdata"));
+    let testdata = folders.find(|folder| folder.is_dir()).expect("testdata is in the repository");
+    ["planted", "drawn"].map(|name| testdata.join(name))
 }
 
-/// All of them with their names, sorted; none where nothing was recorded yet.
+/// All of them with their names, sorted.
 pub fn recorded() -> Vec<(String, Recorded)> {
-    let entries = fs::read_dir(folder());
+    folders().iter().flat_map(|folder| in_folder(folder)).collect()
+}
+
+/// Those of a folder with their names, sorted; none where nothing was recorded yet.
+pub fn in_folder(folder: &Path) -> Vec<(String, Recorded)> {
+    let entries = fs::read_dir(folder);
     let mut files: Vec<PathBuf> = entries
         .into_iter()
         .flatten()
@@ -49,7 +58,9 @@ pub fn recorded() -> Vec<(String, Recorded)> {
     let read = |path: &PathBuf| {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let text = fs::read(path).expect("a readable file");
-        let recorded = serde_json::from_slice(&text);
+        let document = serde_json::from_slice(&text).ok().and_then(packed::unpack);
+        let document = document.unwrap_or_else(|| panic!("{} is damaged", path.display()));
+        let recorded = serde_json::from_value(document);
         (name, recorded.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     };
     files.iter().map(read).collect()

@@ -7,6 +7,7 @@ use results::{EndReport, PointOutcome, Results};
 use serde_json::Value;
 
 use super::cases::Case;
+use super::packed;
 use super::recorded::Recorded;
 
 /// Significant digits of a recorded figure.
@@ -15,15 +16,19 @@ const DIGITS: i32 = 5;
 /// Most streams whose every interval is kept.
 const STREAMS_KEPT_MAX: usize = 2;
 
-/// Writes a case's document into `folder` as `NAME.json`.
+/// Writes a case's document into `folder` as `NAME.json`; packed, if it is a drawn one.
 pub fn record(case: &Case, results: &Results, folder: &Path) -> std::io::Result<()> {
     let recorded = Recorded {
+        by: case.by.clone(),
         plants: case.plants.clone(),
         accept: case.accept.clone(),
         results: trimmed(results),
     };
     let mut document = serde_json::to_value(&recorded).map_err(std::io::Error::other)?;
     round(&mut document);
+    if case.is_drawn {
+        document = packed::pack(&document);
+    }
     fs::create_dir_all(folder)?;
     fs::write(folder.join(format!("{}.json", case.name)), format!("{document}\n"))
 }
