@@ -8,6 +8,7 @@ mod filesystem_root;
 mod gateway_follow_root;
 mod gateway_lab_root;
 mod gateway_stalls_root;
+mod gateway_units_root;
 mod gateway_watch_root;
 mod gateway_weights_root;
 mod joined_root;
