@@ -1,12 +1,9 @@
 //! What a probe with its answer costs: a watcher, a gateway and a reflector in three network namespaces on this
-//! machine, joined by veth pairs. Needs root and iproute2.
-//!
-//! `probe_cost GATEWAYS INTERVAL_US SECONDS`: through so many gateways (addresses of one namespace). The cost is
-//! the watcher's thread's own processor time, which includes the kernel's forwarding that runs in its name.
+//! machine, joined by veth pairs. The cost is the watcher's thread's own processor time, which includes the kernel's
+//! forwarding that runs in its name.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use liveness::bfd::{Role, SessionConfig};
 use liveness::probe::Ports;
@@ -18,12 +15,31 @@ use watch::{
     WatchOptions,
 };
 
-/// Counts how often it was asked.
-struct Nowhere(u64);
+use crate::comparison::Figures;
+use crate::host::BenchError;
+
+use super::{failed, ip};
+
+/// Probed so often that only probes cost anything, and as a plan does.
+const SETTINGS: [Setting; 2] = [
+    Setting { gateways_count: 32, interval_us: 1000 },
+    Setting { gateways_count: 10, interval_us: 100_000 },
+];
+
+/// The first gateway's address; the others follow.
+const GATEWAY: u32 = u32::from_be_bytes([10, 1, 1, 1]);
+
+#[derive(Debug, Clone, Copy)]
+struct Setting {
+    gateways_count: u16,
+    interval_us: u64,
+}
+
+/// There are no routes to move.
+struct Nowhere;
 
 impl Steering for Nowhere {
     fn steer(&mut self, _gateways: &[u16]) -> Result<(), String> {
-        self.0 += 1;
         Ok(())
     }
 
@@ -33,51 +49,51 @@ impl Steering for Nowhere {
 }
 
 /// Runs in a thread of its own in the namespace.
-fn inside<T: Send>(namespace: &OwnedFd, body: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let run = || {
-            sys::namespace::enter_network(namespace.as_fd()).expect("root");
-            body()
-        };
-        scope.spawn(run).join().expect("no panic")
-    })
+fn inside<T: Send>(
+    namespace: &OwnedFd,
+    body: impl FnOnce() -> Result<T, BenchError> + Send,
+) -> Result<T, BenchError> {
+    let run = || {
+        sys::namespace::enter_network(namespace.as_fd()).map_err(failed)?;
+        body()
+    };
+    std::thread::scope(|scope| scope.spawn(run).join())
+        .map_err(|_panic| failed("a thread panicked"))?
 }
 
-fn ip(namespace: &OwnedFd, arguments: &str) {
-    let run = || Command::new("ip").args(arguments.split(' ')).status();
-    let status = inside(namespace, run).expect("iproute2");
-    assert!(status.success(), "ip {arguments}");
-}
-
-fn join(near: &OwnedFd, far: &OwnedFd, names: [&str; 2], addresses: [&str; 2]) {
+fn join(
+    near: &OwnedFd,
+    far: &OwnedFd,
+    names: [&str; 2],
+    addresses: [&str; 2],
+) -> Result<(), BenchError> {
     let other = format!("/proc/{}/fd/{}", std::process::id(), far.as_raw_fd());
-    ip(near, &format!("link add {} type veth peer name {} netns {other}", names[0], names[1]));
-    for (namespace, name, address) in
-        [(near, names[0], addresses[0]), (far, names[1], addresses[1])]
-    {
-        ip(namespace, &format!("addr add {address} dev {name}"));
-        ip(namespace, &format!("link set {name} up"));
+    let [name, peer] = names;
+    inside(near, || ip(&format!("link add {name} type veth peer name {peer} netns {other}")))?;
+    for (namespace, name, address) in [(near, name, addresses[0]), (far, peer, addresses[1])] {
+        inside(namespace, || {
+            ip(&format!("addr add {address} dev {name}"))?;
+            ip(&format!("link set {name} up"))
+        })?;
     }
+    Ok(())
 }
 
-/// What one end did, and its processor time in seconds.
+/// What a watcher did, and the processor time that it took.
 struct Account {
-    asked: u64,
-    answered: u64,
-    failed: u64,
-    steered: u64,
+    asked_count: u64,
+    answered_count: u64,
     cost_s: f64,
-    elapsed_s: f64,
 }
 
 fn key() -> Key {
     Key::new([1; 16])
 }
 
-/// Reflects until stopped; probes accepted and processor time in seconds.
-fn reflect(stop: &OwnedFd) -> (u64, f64) {
+/// Reflects until stopped.
+fn reflect(stop: &OwnedFd) -> Result<(), BenchError> {
     let _granted = Promptness::ask();
-    let mut reflecting = Reflecting::open(&ReflectOptions {
+    let options = ReflectOptions {
         plan_id: 1,
         key: key(),
         ports: Ports::default(),
@@ -86,16 +102,15 @@ fn reflect(stop: &OwnedFd) -> (u64, f64) {
         sources: vec![[10, 1, 0, 1].into()],
         rate_per_s: 1_000_000,
         burst_count: 10_000,
-    })
-    .expect("a reflector");
-    reflecting.run(stop.as_fd()).expect("poll");
-    (reflecting.counters().accepted_count, sys::thread::thread_cpu_time().as_secs_f64())
+    };
+    let mut reflecting = Reflecting::open(&options).map_err(failed)?;
+    reflecting.run(stop.as_fd()).map_err(failed)
 }
 
-fn options(gateways: u64, interval_us: u64) -> WatchOptions {
-    let gateway = |index| GatewayOptions {
+fn options(setting: Setting) -> WatchOptions {
+    let gateway = |index: u16| GatewayOptions {
         name: format!("g{index}"),
-        address: format!("10.1.1.{}", 1 + index).parse().expect("an address"),
+        address: std::net::Ipv4Addr::from(GATEWAY + u32::from(index)).into(),
         is_probed: true,
         bfd: None,
     };
@@ -107,8 +122,8 @@ fn options(gateways: u64, interval_us: u64) -> WatchOptions {
         interface: "host0".to_owned(),
         near: [10, 1, 0, 1].into(),
         far: vec![[10, 2, 0, 1].into()],
-        gateways: (0..gateways).map(gateway).collect(),
-        timing: WatchConfig::with_interval(interval_us * 1000),
+        gateways: (0..setting.gateways_count).map(gateway).collect(),
+        timing: WatchConfig::with_interval(setting.interval_us * 1000),
         bfd: SessionConfig {
             role: Role::Active,
             desired_min_tx_us: 50_000,
@@ -122,60 +137,61 @@ fn options(gateways: u64, interval_us: u64) -> WatchOptions {
     }
 }
 
-fn watch(options: WatchOptions, stop: &OwnedFd) -> Account {
-    let granted = Promptness::ask();
-    println!("real time: {}, memory: {}", granted.priority.is_ok(), granted.memory.is_ok());
-    let gateways = options.gateways.len() as u16;
-    let mut watch = Watch::open(options).expect("a watcher");
-    let mut recorder =
-        Recorder::start("cost", Records::of_events(Box::new(std::io::sink()))).expect("a thread");
-    let (start, before) = (Instant::now(), sys::thread::thread_cpu_time());
-    let mut nowhere = Nowhere(0);
-    watch.run(stop.as_fd(), &mut nowhere, &mut recorder).expect("poll");
+fn watch(options: WatchOptions, stop: &OwnedFd) -> Result<Account, BenchError> {
+    let _granted = Promptness::ask();
+    let gateways_count = options.gateways.len() as u16;
+    let mut watch = Watch::open(options).map_err(failed)?;
+    let records = Records::of_events(Box::new(std::io::sink()));
+    let mut recorder = Recorder::start("cost", records).map_err(failed)?;
+    let before = sys::thread::thread_cpu_time();
+    watch.run(stop.as_fd(), &mut Nowhere, &mut recorder).map_err(failed)?;
     let cost_s = (sys::thread::thread_cpu_time() - before).as_secs_f64();
-    let elapsed_s = start.elapsed().as_secs_f64();
-    let mut account =
-        Account { asked: 0, answered: 0, failed: 0, steered: nowhere.0, cost_s, elapsed_s };
-    for one in (0..gateways).filter_map(|index| watch.counters(index)) {
-        account.asked += one.rounds_count + one.full_count;
-        account.answered += one.answered_count + one.full_answered_count;
-        account.failed += one.failures_count;
+    let mut account = Account { asked_count: 0, answered_count: 0, cost_s };
+    for one in (0..gateways_count).filter_map(|index| watch.counters(index)) {
+        account.asked_count += one.rounds_count + one.full_count;
+        account.answered_count += one.answered_count + one.full_answered_count;
     }
-    account
+    Ok(account)
 }
 
-fn main() {
-    let argument = |at: usize, default: u64| {
-        std::env::args().nth(at).and_then(|text| text.parse().ok()).unwrap_or(default)
+/// A watcher, a gateway and a reflector for so long.
+fn measure(setting: Setting, time: Duration) -> Result<Account, BenchError> {
+    let make = || {
+        let made = std::thread::spawn(sys::namespace::unshare_network).join();
+        let made = made.map_err(|_panic| failed("a thread panicked"))?;
+        made.map_err(|error| BenchError::Privilege(error.to_string()))
     };
-    let (gateways, interval_us, seconds) = (argument(1, 32), argument(2, 1000), argument(3, 5));
-    let make = || sys::namespace::unshare_network().expect("root");
-    let [host, gateway, far] = [0; 3].map(|_| std::thread::spawn(make).join().expect("root"));
-    join(&host, &gateway, ["host0", "gate0"], ["10.1.0.1/16", "10.1.1.1/16"]);
-    join(&gateway, &far, ["gate1", "far0"], ["10.2.0.2/24", "10.2.0.1/24"]);
-    for index in 1..gateways {
-        ip(&gateway, &format!("addr add 10.1.1.{}/16 dev gate0", 1 + index));
-    }
-    let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
-    inside(&gateway, forward).expect("a writable /proc/sys");
-    let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
-    let (account, (reflected, reflector_s)) = std::thread::scope(|scope| {
+    let [host, gateway, far] = [make()?, make()?, make()?];
+    join(&host, &gateway, ["host0", "gate0"], ["10.1.0.1/16", "10.1.1.1/16"])?;
+    join(&gateway, &far, ["gate1", "far0"], ["10.2.0.2/24", "10.2.0.1/24"])?;
+    inside(&gateway, || {
+        for index in 1..setting.gateways_count {
+            let address = std::net::Ipv4Addr::from(GATEWAY + u32::from(index));
+            ip(&format!("addr add {address}/16 dev gate0"))?;
+        }
+        Ok(std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")?)
+    })?;
+    let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(std::io::Error::from)?;
+    std::thread::scope(|scope| {
         let far = scope.spawn(|| inside(&far, || reflect(&stop)));
-        let options = options(gateways, interval_us);
-        let near = scope.spawn(|| inside(&host, || watch(options, &stop)));
-        std::thread::sleep(Duration::from_secs(seconds));
-        rustix::io::write(&stop, &1_u64.to_ne_bytes()).expect("an eventfd");
-        (near.join().expect("a watcher"), far.join().expect("a reflector"))
-    });
-    let Account { asked, answered, failed, steered, cost_s, elapsed_s } = account;
-    println!(
-        "{gateways} gateways every {interval_us} us: {asked} probes in {elapsed_s:.1} s, {answered} \
-         answered, {failed} failures, routes moved {steered} times"
-    );
-    println!(
-        "watcher {:.2} us a probe with its answer, {:.2} % of a core; reflector {:.2} us a probe",
-        cost_s * 1e6 / asked.max(1) as f64,
-        100.0 * cost_s / elapsed_s,
-        reflector_s * 1e6 / reflected.max(1) as f64
-    );
+        let near = scope.spawn(|| inside(&host, || watch(options(setting), &stop)));
+        std::thread::sleep(time);
+        rustix::io::write(&stop, &1_u64.to_ne_bytes()).map_err(std::io::Error::from)?;
+        far.join().map_err(|_panic| failed("the reflector panicked"))??;
+        near.join().map_err(|_panic| failed("the watcher panicked"))?
+    })
+}
+
+/// Cost of a probe with its answer, and what watching by a usual plan takes of a core.
+pub(super) fn run(time: Duration) -> Result<Figures, BenchError> {
+    let [often, usual] = SETTINGS;
+    let probes = measure(often, time)?;
+    // The first answers may come before the reflector has begun.
+    if probes.answered_count < probes.asked_count / 10 * 9 {
+        let (answered, asked) = (probes.answered_count, probes.asked_count);
+        return Err(failed(format!("{answered} of {asked} probes were answered")));
+    }
+    let probe_us = probes.cost_s * 1e6 / probes.asked_count.max(1) as f64;
+    let watch_percent = 100.0 * measure(usual, time)?.cost_s / time.as_secs_f64();
+    Ok([("probe_us", probe_us), ("watch_percent", watch_percent)].into())
 }
