@@ -22,6 +22,7 @@
 mod comparison;
 mod datagrams;
 mod files;
+mod gateways;
 mod host;
 mod iperf;
 mod judgement;

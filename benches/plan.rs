@@ -42,6 +42,7 @@ pub(crate) fn comparisons(effort: Effort, verdicts: &Verdicts) -> Vec<Comparison
     all.extend(crate::states::comparisons(effort));
     all.extend(crate::messages::comparisons(effort));
     all.extend(crate::files::comparisons(effort));
+    all.extend(crate::gateways::comparisons(effort));
     all
 }
 

@@ -38,10 +38,14 @@ pub(crate) fn plan_text(path: &Path) -> Result<String, VerbError> {
     }
 }
 
-/// Reads and checks a plan. If there are several mistakes, each gets a line on standard error.
+/// Reads and checks a plan, as [`parse`] does.
 pub(crate) fn read_plan(path: &Path) -> Result<Plan, VerbError> {
-    let text = plan_text(path)?;
-    parse_plan(&path.display().to_string(), &text).map_err(|error| {
+    parse(path, &plan_text(path)?)
+}
+
+/// Checks a plan's text. If there are several mistakes, each gets a line on standard error.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Plan, VerbError> {
+    parse_plan(&path.display().to_string(), text).map_err(|error| {
         let lines: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
         if lines.len() < 2 {
             return VerbError::usage(&error);

@@ -160,11 +160,15 @@ impl Watcher {
         }
     }
 
-    /// Waits until it has said that something is not as it should be.
-    fn complains(&self) {
+    /// Waits until it has said that something is not as it should be, with these words.
+    fn complains_of(&self, what: &str) {
         let start = Instant::now();
-        while !self.events().iter().any(|event| event["event"] == "complaint") {
-            assert!(start.elapsed() < PATIENCE, "no complaint: {:#?}", self.events());
+        let is_it = |event: &Value| {
+            event["event"] == "complaint"
+                && event["text"].as_str().is_some_and(|text| text.contains(what))
+        };
+        while !self.events().iter().any(is_it) {
+            assert!(start.elapsed() < PATIENCE, "no complaint of {what}: {:#?}", self.events());
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -381,13 +385,14 @@ fn a_watcher_repairs_leaves_the_last_good_state_and_is_undone_exactly_root() {
     rig.lab.exec("c1", &format!("ip nexthop del id {id}"));
     becomes(&rig, &planned);
     rig.lab.exec("c1", "ip route replace 10.10.0.21/32 via 10.100.0.93 dev eth0 proto static");
-    watcher.complains();
+    watcher.complains_of("10.10.0.21");
     let foreign = rig.lab.exec("c1", "ip route show 10.10.0.21/32");
     assert!(foreign.contains("proto static"), "what others put there stays: {foreign}");
     rig.lab.exec("c1", "ip route del 10.10.0.21/32 proto static");
     becomes(&rig, &planned);
 
     drained_stays_drained(&rig, &watcher, &planned);
+    others_change_links(&rig, &watcher, &planned);
 
     rig.set(Failure::Forwarding, true);
     watcher.leads_over(&["g2", "g3"]);
@@ -422,7 +427,7 @@ fn a_watcher_repairs_leaves_the_last_good_state_and_is_undone_exactly_root() {
     assert!(reverted.status.success(), "{}", String::from_utf8_lossy(&reverted.stdout));
     assert_eq!(rig.lab.routing("c1"), rig.bare[0]);
     // The other end still watches: it says so, and brings nothing back.
-    server.complains();
+    server.complains_of("");
     thread::sleep(Duration::from_millis(1500));
     assert_eq!(rig.lab.routing("s1"), rig.bare[1]);
     assert_eq!(server.end(), Some(0));
@@ -449,6 +454,38 @@ fn drained_stays_drained(rig: &Rig, watcher: &Watcher, planned: &str) {
     assert!(rig.lab.gateway(&["undrain", plan, "g2"]).status.success());
     watcher.leads_over(&["g1", "g2", "g3"]);
     becomes(rig, planned);
+}
+
+/// The host's interface gets another name for a while, and a gateway other hardware addresses for good.
+fn others_change_links(rig: &Rig, watcher: &Watcher, planned: &str) {
+    for (from, to) in [("eth0", "other"), ("other", "eth0")] {
+        rig.lab.exec("c1", &format!("ip link set {from} down"));
+        rig.lab.exec("c1", &format!("ip link set {from} name {to}"));
+        rig.lab.exec("c1", &format!("ip link set {to} up"));
+        if to == "other" {
+            watcher.complains_of("interface eth0");
+        }
+    }
+    becomes(rig, planned);
+    for (interface, address) in [("eth0", "02:00:00:00:07:01"), ("eth1", "02:00:00:00:07:02")] {
+        rig.lab.exec("g2", &format!("ip link set {interface} down"));
+        rig.lab.exec("g2", &format!("ip link set {interface} address {address}"));
+        rig.lab.exec("g2", &format!("ip link set {interface} up"));
+    }
+    let start = Instant::now();
+    loop {
+        let checked = rig.lab.gateway(&["check", rig.plan()]);
+        let is_in_use = watcher
+            .moves()
+            .last()
+            .is_none_or(|event| event["names"] == serde_json::json!(["g1", "g2", "g3"]));
+        if checked.status.success() && is_in_use && rig.lab.routing("c1") == planned {
+            return;
+        }
+        let told = String::from_utf8_lossy(&checked.stdout).into_owned();
+        assert!(start.elapsed() < PATIENCE, "{told}{:#?}", watcher.events());
+        thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// Waits until everything is routed on `c1` as it was.

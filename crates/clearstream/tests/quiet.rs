@@ -7,6 +7,7 @@ mod explain;
 mod gateway_follow_root;
 mod gateway_lab_root;
 mod gateway_stalls_root;
+mod gateway_units_root;
 mod gateway_watch_root;
 mod gateway_weights_root;
 mod mpi_slow_rank;

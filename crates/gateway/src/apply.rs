@@ -1,6 +1,6 @@
 //! Making a host what the plan wants of it, and putting back what was there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use netlink::{Nexthop, Route};
@@ -12,8 +12,8 @@ use settings::Key;
 use thiserror::Error;
 use tuning::journal::{Entry, Intent, Journal};
 use tuning::{
-    Applied, Engine, LogError, Owner, Policy, RevertOutcome, RevertRequest, Step, Store,
-    StoreError, World, check_namespace,
+    Applied, ChangeResult, Engine, LogError, Outcome, Owner, Policy, RevertOutcome, RevertRequest,
+    Step, Store, StoreError, World, check_namespace,
 };
 
 use crate::drain::{DrainError, forget, undrained};
@@ -153,29 +153,75 @@ pub fn apply(
     let commands: Vec<String> = commands.collect();
     let changes: Vec<settings::Change> =
         changes.iter().filter_map(|change| to_setting(change, &plan.name)).collect();
-    let applied = take(&changes, options, world, witness)?;
+    let present = present(plan, &state, &found);
+    let applied = take(&changes, &present, options, world, witness)?;
     Ok(Made { commands, applied })
 }
 
-/// Makes changes that were planned.
+/// What of the plan is there as it is wanted, in the words of the journal.
+fn present(plan: &Plan, state: &HostState, found: &route_plan::Found) -> Vec<settings::Change> {
+    let protocol = plan.routing.protocol;
+    let nexthops = found.nexthops.iter().filter(|one| one.protocol == protocol);
+    let routes = found.routes.iter().filter(|one| one.protocol == protocol);
+    let rules = found.rules.iter().filter(|one| one.protocol == protocol);
+    let objects = nexthops.cloned().map(Object::Nexthop);
+    let objects = objects.chain(routes.cloned().map(Object::Route));
+    let objects = objects.chain(rules.cloned().map(Object::Rule));
+    let objects: Vec<Object> = objects.collect();
+    if objects.is_empty() {
+        return Vec::new();
+    }
+    let wanted_nexthops = state.nexthops.iter().cloned().map(Object::Nexthop);
+    let wanted_routes = state.routes.iter().cloned().map(Object::Route);
+    let wanted_rules = state.rules.iter().cloned().map(Object::Rule);
+    let wanted = wanted_nexthops.chain(wanted_routes).chain(wanted_rules);
+    let wanted: BTreeMap<Key, Object> =
+        wanted.filter_map(|object| Some((key_of(&object)?, object))).collect();
+    let is_wanted =
+        |object: &Object| key_of(object).is_some_and(|key| wanted.get(&key) == Some(object));
+    let changes = objects.into_iter().filter(is_wanted).map(Change::Add);
+    changes.filter_map(|change| to_setting(&change, &plan.name)).collect()
+}
+
+/// Makes changes that were planned, and counts as made what is `present` without any entry of the journal: another
+/// system has configured it by the same plan.
 fn take(
     changes: &[settings::Change],
+    present: &[settings::Change],
     options: &Options,
     world: &mut Network,
     witness: &mut dyn FnMut(Step<'_>),
 ) -> Result<Applied, ApplyError> {
-    if changes.is_empty() {
+    if changes.is_empty() && present.is_empty() {
         return Ok(Applied::default());
     }
     let mut store = Store::open(&options.state)?;
     if let Some(journal) = store.journal() {
         check_namespace(world.host(), journal, &store.path())?;
     }
+    let known: BTreeSet<Key> = store.journal().map_or_else(BTreeSet::new, |journal| {
+        journal.open().map(|entry| entry.intent.key.clone()).collect()
+    });
+    let strange = present.iter().filter(|change| !known.contains(&change.key));
+    let strange: Vec<settings::Change> = strange.cloned().collect();
+    if changes.is_empty() && strange.is_empty() {
+        return Ok(Applied::default());
+    }
     let header = world.host().header(options.now_unix_ms);
     let (mut journal, mut log) = store.begin(header)?;
     let mut engine =
         Engine { world, log: &mut log, journal: &mut journal, owner: Owner::Host, witness };
-    let applied = engine.apply_together(changes, Policy::AllOrNothing)?;
+    let applied = if changes.is_empty() {
+        Applied::default()
+    } else {
+        engine.apply_together(changes, Policy::AllOrNothing)?
+    };
+    let is_made = |one: &Outcome| {
+        matches!(one.result, ChangeResult::Applied { .. } | ChangeResult::Unchanged)
+    };
+    if applied.outcomes.iter().all(is_made) {
+        engine.adopt_together(&strange)?;
+    }
     drop(log);
     if journal.open().next().is_none() {
         store.remove()?;

@@ -294,7 +294,14 @@ impl Steered {
     }
 
     fn no_interface(&self) -> String {
-        format!("the interface that the plan names for {} is not there", self.host)
+        let host = &self.host;
+        match self.plan.find(host) {
+            Some(Role::Host(found)) => {
+                let interface = &found.port.interface;
+                format!("the interface {interface}, which the plan names for {host}, is not there")
+            }
+            _other => format!("the plan has no host {host}"),
+        }
     }
 
     fn send(&mut self, messages: &[Message]) -> Result<usize, String> {

@@ -291,6 +291,9 @@ impl World for Network {
                     results[place] = Err(WorldError::refused(key, reason));
                     continue;
                 }
+            } else {
+                // Of two plans, the routes of one come after the nexthops of the other.
+                users = None;
             }
             match request(key, value, &listed) {
                 Ok(Some(message)) => waiting.push((place, message)),

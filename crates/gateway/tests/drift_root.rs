@@ -4,68 +4,28 @@
 #[path = "support/bed.rs"]
 mod bed;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use bed::{PLAN, assert_same, dump, enter, furnish, must};
+use bed::{Bench, PLAN, assert_same, dump, furnish, in_namespace, ipv6, must};
 use gateway::{
-    ApplyError, DrainError, DriftKind, Made, Network, Options, apply, check, drain, move_flows,
-    read_host, revert, undrained,
+    DrainError, DriftKind, Network, Options, apply, check, drain, move_flows, read_host, undrained,
 };
 use route_plan::{Plan, Role, parse_plan};
 use sys::netlink_socket::NetlinkSocket;
 use tuning::Reverted;
 
-/// The host `s1` of a plan, in a namespace of the calling thread.
-struct Bench {
-    plan: Plan,
-    options: Options,
-    folder: PathBuf,
+/// Drains the gateway of this index, or puts it back.
+fn set_drained(bench: &Bench, gateway: usize, is_drained: bool) -> Result<usize, DrainError> {
+    let Role::Host(host) = bench.role() else { panic!("s1 is a host") };
+    drain(&bench.plan, host, &bench.options.state, gateway, is_drained)
 }
 
-impl Bench {
-    fn apply(&self) -> Result<Made, ApplyError> {
-        let role = self.plan.find("s1").expect("there");
-        apply(&self.plan, role, &self.options, &mut Network::default(), &mut |_step| {})
-    }
-
-    fn revert(&self) -> Vec<tuning::RevertOutcome> {
-        revert(&self.options.state, false, &mut Network::default(), &mut |_step| {})
-            .expect("it works")
-    }
-
-    /// Drains the gateway of this index, or puts it back.
-    fn drain(&self, gateway: usize, is_drained: bool) -> Result<usize, DrainError> {
-        let Some(Role::Host(host)) = self.plan.find("s1") else { panic!("s1 is a host") };
-        drain(&self.plan, host, &self.options.state, gateway, is_drained)
-    }
-
-    fn drifts(&self) -> Vec<DriftKind> {
-        let role = self.plan.find("s1").expect("there");
-        let up = undrained(&self.plan, &self.options.state).expect("a list");
-        let drifts = check(&self.plan, role, &up).expect("it can be read");
-        drifts.into_iter().map(|drift| drift.kind).collect()
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.folder).ok();
-    }
-}
-
-fn in_namespace(name: &str, plan: &str, test: impl FnOnce(&Bench) + Send) {
-    let folder = std::env::temp_dir().join(format!("gateway-{name}-{}", std::process::id()));
-    let plan = parse_plan("plan", plan).expect("right");
-    let body = || {
-        if enter() {
-            let options = Options::new(&folder.join("state"), 1);
-            test(&Bench { plan, options, folder });
-        }
-    };
-    thread::scope(|scope| scope.spawn(body).join()).expect("the test");
+fn drifts_of(bench: &Bench) -> Vec<DriftKind> {
+    let up = undrained(&bench.plan, &bench.options.state).expect("a list");
+    let drifts = check(&bench.plan, bench.role(), &up).expect("it can be read");
+    drifts.into_iter().map(|drift| drift.kind).collect()
 }
 
 #[test]
@@ -102,12 +62,12 @@ fn each_of_sixteen_drifts_is_found_and_named_root() {
     for (plan, drift, kind) in drifts {
         in_namespace("drift", plan, |bench| {
             bench.apply().expect("applied");
-            assert_eq!(bench.drifts(), [], "before: {drift}");
+            assert_eq!(drifts_of(bench), [], "before: {drift}");
             if drift.contains("table 9") {
                 must("ip route add 10.100.0.1/32 via 10.10.0.12 dev ib0 table 9");
             }
             must(drift);
-            assert!(bench.drifts().contains(&kind), "{drift}: {:?}", bench.drifts());
+            assert!(drifts_of(bench).contains(&kind), "{drift}: {:?}", drifts_of(bench));
         });
     }
 }
@@ -123,9 +83,9 @@ fn drifts_of_our_own_objects_are_mended_by_applying_again_root() {
         // The kernel takes every nexthop object, group and route over them along.
         must("ip link set far down");
         must("ip link set far up");
-        assert!(bench.drifts().contains(&DriftKind::Missing));
+        assert!(drifts_of(bench).contains(&DriftKind::Missing));
         bench.apply().expect("applied again");
-        assert_eq!(bench.drifts(), []);
+        assert_eq!(drifts_of(bench), []);
         let left: Vec<_> =
             bench.revert().into_iter().filter(|one| !one.result.is_settled()).collect();
         assert!(left.is_empty(), "{left:?}");
@@ -146,8 +106,7 @@ fn routes_of_others_stand_in_the_way_until_they_are_named_and_come_back_byte_for
         assert!(error.contains("10.100.0.2") && error.contains("--replace"), "{error}");
         assert_same(&dump(), &before, "nothing was touched");
         let options = Options { replaces_foreign: true, ..bench.options.clone() };
-        let role = bench.plan.find("s1").expect("there");
-        apply(&bench.plan, role, &options, &mut Network::default(), &mut |_step| {})
+        apply(&bench.plan, bench.role(), &options, &mut Network::default(), &mut |_step| {})
             .expect("applied");
         assert_ne!(dump(), before);
         bench.revert();
@@ -190,6 +149,30 @@ fn an_object_that_somebody_changed_since_is_left_root() {
     });
 }
 
+/// Plans of both families share a journal: nexthops of one lie between routes of the other.
+#[test]
+fn plans_of_both_families_stand_side_by_side_and_go_with_one_revert_root() {
+    let numbers = "protocol = 79\nnexthop_ids = 107700\ntables = 400\n";
+    let other = ipv6(PLAN).replace("\"small\"", "\"other\"") + numbers;
+    in_namespace("both", PLAN, |bench| {
+        furnish();
+        must("ip rule del pref 5000");
+        must("ip -6 rule del pref 5000");
+        let before = dump();
+        bench.apply().expect("applied");
+        let other = parse_plan("other", &other).expect("right");
+        let role = other.find("s1").expect("there");
+        apply(&other, role, &bench.options, &mut Network::default(), &mut |_step| {})
+            .expect("applied beside it");
+        assert_eq!(drifts_of(bench), []);
+        assert_eq!(bench.apply().expect("applied").commands, [] as [String; 0]);
+        let left: Vec<_> =
+            bench.revert().into_iter().filter(|one| !one.result.is_settled()).collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert_same(&dump(), &before, "after the revert");
+    });
+}
+
 #[test]
 fn a_plan_applied_at_every_boot_keeps_one_journal_root() {
     in_namespace("boot", PLAN, |bench| {
@@ -225,11 +208,14 @@ fn a_drained_gateway_stays_drained_until_it_is_put_back_root() {
     for kind in ["\"pairs\"", "\"hash\"", "\"resilient\""] {
         in_namespace("drained", &PLAN.replace("\"pairs\"", kind), |bench| {
             let before = dump();
-            assert!(matches!(bench.drain(1, true), Err(DrainError::NotApplied(_))), "{kind}");
+            assert!(
+                matches!(set_drained(bench, 1, true), Err(DrainError::NotApplied(_))),
+                "{kind}"
+            );
             bench.apply().expect("applied");
             let applied = dump();
-            assert!(bench.drain(1, true).expect("drained") >= 2, "{kind}");
-            assert_eq!(bench.drain(1, true).expect("drained already"), 0);
+            assert!(set_drained(bench, 1, true).expect("drained") >= 2, "{kind}");
+            assert_eq!(set_drained(bench, 1, true).expect("drained already"), 0);
             let is_over_it = |last: u8| {
                 must(&format!("ip route get 10.100.0.{last}")).contains("via 10.10.0.12 ")
             };
@@ -238,16 +224,16 @@ fn a_drained_gateway_stays_drained_until_it_is_put_back_root() {
                 bench.apply().expect("applied").commands.is_empty(),
                 "{kind}: it stays drained"
             );
-            assert_eq!(bench.drifts(), [], "{kind}");
-            bench.drain(0, true).expect("drained");
-            assert!(matches!(bench.drain(2, true), Err(DrainError::Last { .. })), "{kind}");
-            bench.drain(0, false).expect("put back");
-            bench.drain(1, false).expect("put back");
+            assert_eq!(drifts_of(bench), [], "{kind}");
+            set_drained(bench, 0, true).expect("drained");
+            assert!(matches!(set_drained(bench, 2, true), Err(DrainError::Last { .. })), "{kind}");
+            set_drained(bench, 0, false).expect("put back");
+            set_drained(bench, 1, false).expect("put back");
             // Buckets of a resilient group return as they fall idle.
             if !kind.contains("resilient") {
                 assert_same(&dump(), &applied, kind);
             }
-            bench.drain(2, true).expect("drained");
+            set_drained(bench, 2, true).expect("drained");
             bench.revert();
             assert_same(&dump(), &before, kind);
             assert!(!bench.options.state.join("drained").exists());
@@ -261,16 +247,16 @@ fn a_failed_gateway_gets_no_flows_back_by_draining_another_root() {
     in_namespace("failed", PLAN, |bench| {
         bench.apply().expect("applied");
         let found = read_host(bench.plan.family, []).expect("read");
-        let role = bench.plan.find("s1").expect("there");
         let mut socket = NetlinkSocket::open().expect("a socket");
         let failed: (&[bool], &[bool]) = (&[], &[false, true, true]);
-        move_flows(&bench.plan, role, &found.interfaces, &mut socket, failed).expect("moved");
-        bench.drain(1, true).expect("drained");
+        move_flows(&bench.plan, bench.role(), &found.interfaces, &mut socket, failed)
+            .expect("moved");
+        set_drained(bench, 1, true).expect("drained");
         for last in 1..=4 {
             let way = must(&format!("ip route get 10.100.0.{last}"));
             assert!(way.contains("via 10.10.0.13 "), "{way}");
         }
-        assert!(matches!(bench.drain(2, true), Err(DrainError::Last { .. })));
+        assert!(matches!(set_drained(bench, 2, true), Err(DrainError::Last { .. })));
     });
 }
 
@@ -344,11 +330,10 @@ fn ten_thousand_routes_are_applied_and_a_third_of_them_moved_by_few_messages_roo
         assert_eq!(made.commands.iter().filter(|one| one.contains("nhid")).count(), 10_000);
         let found = read_host(bench.plan.family, []).expect("read");
         let mut socket = NetlinkSocket::open().expect("a socket");
-        let role = bench.plan.find("s1").expect("there");
         let began = Instant::now();
         let moved = move_flows(
             &bench.plan,
-            role,
+            bench.role(),
             &found.interfaces,
             &mut socket,
             (&[], &[true, false, true]),

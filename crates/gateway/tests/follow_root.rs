@@ -4,64 +4,27 @@
 #[path = "support/bed.rs"]
 mod bed;
 
-use std::path::PathBuf;
 use std::process::Command;
-use std::thread;
 
-use bed::{PLAN, assert_same, dump, enter, filters, follow, furnish, ipv6, must};
-use gateway::{ApplyError, DriftKind, MarksError, Network, Options, Steered, apply, check, revert};
+use bed::{Bench, PLAN, assert_same, dump, filters, follow, furnish, in_namespace, ipv6, must};
+use gateway::{ApplyError, DriftKind, MarksError, Steered, check};
 use netlink::{Family, FilterRule, FilterTable};
-use route_plan::{Plan, parse_plan};
 use sys::netlink_socket::NetlinkSocket;
 use tuning::Reverted;
 
-/// The host `s1` of a plan, in a namespace of the calling thread.
-struct Bench {
-    plan: Plan,
-    options: Options,
-    folder: PathBuf,
+/// What a revert has left alone.
+fn left_alone(bench: &Bench) -> Vec<Reverted> {
+    let results = bench.revert().into_iter().map(|one| one.result);
+    results.filter(|result| !result.is_settled()).collect()
 }
 
-impl Bench {
-    fn apply(&self) -> Result<gateway::Made, ApplyError> {
-        let role = self.plan.find("s1").expect("there");
-        apply(&self.plan, role, &self.options, &mut Network::default(), &mut |_step| {})
-    }
-
-    /// Reverts; what was left alone.
-    fn revert(&self) -> Vec<Reverted> {
-        let outcomes = revert(&self.options.state, false, &mut Network::default(), &mut |_step| {});
-        let results = outcomes.expect("it works").into_iter().map(|one| one.result);
-        results.filter(|result| !result.is_settled()).collect()
-    }
-
-    fn drifts(&self) -> Vec<(DriftKind, String)> {
-        let role = self.plan.find("s1").expect("there");
-        let drifts = check(&self.plan, role, &[]).expect("it can be read");
-        drifts.into_iter().map(|drift| (drift.kind, drift.what)).collect()
-    }
-
-    fn watcher(&self) -> Steered {
-        Steered::open(self.plan.clone(), "s1", &self.options.state).expect("it is applied")
-    }
+fn drifts_of(bench: &Bench) -> Vec<(DriftKind, String)> {
+    let drifts = check(&bench.plan, bench.role(), &[]).expect("it can be read");
+    drifts.into_iter().map(|drift| (drift.kind, drift.what)).collect()
 }
 
-impl Drop for Bench {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.folder).ok();
-    }
-}
-
-fn in_namespace(name: &str, plan: &str, test: impl FnOnce(&Bench) + Send) {
-    let folder = std::env::temp_dir().join(format!("gateway-{name}-{}", std::process::id()));
-    let plan = parse_plan("plan", plan).expect("right");
-    let body = || {
-        if enter() {
-            let options = Options::new(&folder.join("state"), 1);
-            test(&Bench { plan, options, folder });
-        }
-    };
-    thread::scope(|scope| scope.spawn(body).join()).expect("the test");
+fn watcher(bench: &Bench) -> Steered {
+    Steered::open(bench.plan.clone(), "s1", &bench.options.state).expect("it is applied")
 }
 
 fn table() -> Option<FilterTable> {
@@ -95,7 +58,7 @@ fn marks_are_applied_as_nft_reads_them_and_go_without_a_trace_root() {
                 last.starts_with(&format!("nft 'add table {family} clearstream-77; ")),
                 "{last}"
             );
-            assert_eq!(bench.drifts(), []);
+            assert_eq!(drifts_of(bench), []);
             assert_eq!(bench.apply().expect("applied").commands, [] as [String; 0]);
             if is_installed("nft") {
                 let read = must(&format!("nft list table {family} clearstream-77"));
@@ -121,11 +84,11 @@ fn marks_are_applied_as_nft_reads_them_and_go_without_a_trace_root() {
                 must(&format!("nft delete table {family} clearstream-77"));
                 let done = Command::new("nft").arg(typed).status().expect("installed");
                 assert!(done.success(), "{typed}");
-                assert_eq!(bench.drifts(), []);
+                assert_eq!(drifts_of(bench), []);
             } else {
                 println!("skipped: needs nft");
             }
-            assert_eq!(bench.revert(), []);
+            assert_eq!(left_alone(bench), []);
             assert_same(&dump(), &before, "after the revert");
         });
     }
@@ -166,15 +129,15 @@ fn each_drift_of_the_marks_is_found_and_mended_root() {
             bench.apply().expect("applied");
             let applied = filters();
             spoiler();
-            let found = bench.drifts();
+            let found = drifts_of(bench);
             assert!(
                 matches!(&found[..], [(found, line)] if *found == kind && line.contains(word)),
                 "{what}: {found:?}"
             );
             bench.apply().expect("applied again");
             assert_same(&filters(), &applied, what);
-            assert_eq!(bench.drifts(), [], "{what}");
-            assert_eq!(bench.revert(), [], "{what}");
+            assert_eq!(drifts_of(bench), [], "{what}");
+            assert_eq!(left_alone(bench), [], "{what}");
             assert_same(&dump(), &before, what);
         });
     }
@@ -185,7 +148,7 @@ fn a_watcher_puts_marks_back_and_leaves_what_others_have_changed_root() {
     in_namespace("markswatch", &follow(PLAN), |bench| {
         let before = dump();
         bench.apply().expect("applied");
-        let (applied, mut watcher) = (dump(), bench.watcher());
+        let (applied, mut watcher) = (dump(), watcher(bench));
         assert_eq!(watcher.put_back(&[0, 1, 2]), Ok(0), "nothing is missing");
         // As `nft flush ruleset` leaves it.
         set("clearstream-77", None);
@@ -206,15 +169,16 @@ fn a_watcher_puts_marks_back_and_leaves_what_others_have_changed_root() {
         let error = watcher.put_back(&[0, 1, 2]).expect_err("it is named");
         assert!(error.contains("clearstream-77 (3 marks): it has rules of others"), "{error}");
         assert_same(&filters(), &spoiled, "it is left");
-        let kinds: Vec<DriftKind> = bench.drifts().into_iter().map(|(kind, _what)| kind).collect();
+        let kinds: Vec<DriftKind> =
+            drifts_of(bench).into_iter().map(|(kind, _what)| kind).collect();
         assert_eq!(kinds, [DriftKind::Surplus, DriftKind::Foreign]);
         let error = bench.apply().expect_err("it is in the way").to_string();
         assert!(error.contains("rules of others") && error.contains("--replace"), "{error}");
-        let left = bench.revert();
+        let left = left_alone(bench);
         assert!(matches!(&left[..], [Reverted::Foreign { .. }]), "{left:?}");
         assert_same(&filters(), &spoiled, "left by the revert too");
         set("clearstream-77", None);
-        assert_eq!(bench.revert(), []);
+        assert_eq!(left_alone(bench), []);
         assert_same(&dump(), &before, "after everything");
     });
 }
@@ -239,17 +203,17 @@ fn hardware_addresses_are_learned_or_asked_for_by_name_root() {
         assert_same(&dump(), &before, "nothing was made");
         must("ip neigh replace 10.10.0.12 dev ib0 lladdr 02:00:00:00:00:12 nud permanent");
         bench.apply().expect("applied");
-        assert_eq!(bench.drifts(), []);
+        assert_eq!(drifts_of(bench), []);
         must("ip neigh replace 10.10.0.12 dev ib0 lladdr 02:00:00:00:00:99 nud permanent");
-        let found = bench.drifts();
+        let found = drifts_of(bench);
         let [(DriftKind::Changed, what)] = &found[..] else { panic!("{found:?}") };
         assert!(what.contains("02:00:00:00:00:12") && what.contains("02:00:00:00:00:99"), "{what}");
-        assert_eq!(bench.watcher().put_back(&[0, 1, 2]), Ok(1));
-        assert_eq!(bench.drifts(), []);
+        assert_eq!(watcher(bench).put_back(&[0, 1, 2]), Ok(1));
+        assert_eq!(drifts_of(bench), []);
         // An address that is no longer known stays as it was marked.
         must("ip neigh del 10.10.0.12 dev ib0");
-        assert_eq!(bench.drifts(), []);
-        assert_eq!(bench.revert(), [], "what the watcher made is this program's");
+        assert_eq!(drifts_of(bench), []);
+        assert_eq!(left_alone(bench), [], "what the watcher made is this program's");
         assert_same(&dump(), &before, "after the revert");
     });
 }
@@ -269,8 +233,8 @@ fn the_marks_of_as_many_gateways_as_a_plan_may_have_fit_root() {
         let before = dump();
         bench.apply().expect("applied");
         assert_eq!(table().map(|table| table.chains[0].rules.len()), Some(256));
-        assert_eq!(bench.drifts(), []);
-        assert_eq!(bench.revert(), []);
+        assert_eq!(drifts_of(bench), []);
+        assert_eq!(left_alone(bench), []);
         assert_same(&dump(), &before, "after the revert");
     });
 }

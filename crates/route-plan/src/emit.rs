@@ -3,6 +3,7 @@
 mod ifupdown;
 mod network_manager;
 mod networkd;
+mod units;
 
 use netlink::{Family, Path, Route, Target};
 use settings::{InterfaceKey, Key};
@@ -22,9 +23,9 @@ pub enum System {
     Netplan,
     /// Debian's ifupdown.
     Ifupdown,
-    /// An Ansible playbook that installs the plan and our own unit.
+    /// An Ansible playbook that installs the plan and our own units on all its machines.
     Ansible,
-    /// Our own systemd unit, which applies the plan.
+    /// Our own systemd units, which apply the plan and watch its gateways.
     Unit,
 }
 
@@ -50,7 +51,6 @@ pub struct Emission {
 /// The first line of every file.
 const HEAD: &str = "# Made by `clearstream gateway emit`; change the plan and emit it again.\n";
 const SYSCTL_FILE: &str = "etc/sysctl.d/80-clearstream-gateway.conf";
-const UNIT_FILE: &str = "etc/systemd/system/clearstream-gateway@.service";
 
 /// The files that make a host of the plan what it is to be, at boot and by the system that it has.
 ///
@@ -61,7 +61,10 @@ pub fn emit(plan: &Plan, role: Role<'_>, system: System) -> Result<Emission, Wan
     let interfaces = Interfaces::invented(ports.iter().map(|port| port.interface.as_str()));
     let state = wanted(plan, role, &interfaces, &[])?;
     let mut emission = Emission::default();
-    emission.files.push((SYSCTL_FILE.to_owned(), sysctl_file(&state)));
+    // A playbook is for all hosts, whose settings differ; the unit sets them on each.
+    if system != System::Ansible {
+        emission.files.push((SYSCTL_FILE.to_owned(), sysctl_file(&state)));
+    }
     if let Role::Host(host) = role {
         let source = Source {
             plan,
@@ -85,11 +88,8 @@ pub fn emit(plan: &Plan, role: Role<'_>, system: System) -> Result<Emission, Wan
         }
     }
     match system {
-        System::Unit => emission.files.push((UNIT_FILE.to_owned(), unit())),
-        System::Ansible => {
-            emission.files.push((UNIT_FILE.to_owned(), unit()));
-            emission.files.push(("clearstream-gateway.yml".to_owned(), playbook(plan, &state)));
-        }
+        System::Unit => units::emit(plan, role, &mut emission),
+        System::Ansible => units::emit_playbook(plan, &mut emission),
         _own_routes => {}
     }
     Ok(emission)
@@ -159,50 +159,6 @@ fn sysctl_name(key: &Key) -> String {
         }
         other => other.to_string(),
     }
-}
-
-fn unit() -> String {
-    format!(
-        "{HEAD}[Unit]\n\
-         Description=Routes over many gateways by the plan %i\n\
-         Documentation=man:clearstream-gateway(1)\n\
-         Wants=network-online.target\n\
-         After=network-online.target\n\n\
-         [Service]\n\
-         Type=oneshot\n\
-         RemainAfterExit=yes\n\
-         ExecStart=/usr/bin/clearstream gateway apply /etc/clearstream/gateway/%i.toml\n\
-         ExecReload=/usr/bin/clearstream gateway apply /etc/clearstream/gateway/%i.toml\n\
-         ExecStop=/usr/bin/clearstream gateway revert\n\
-         CapabilityBoundingSet=CAP_NET_ADMIN CAP_DAC_OVERRIDE\n\
-         StateDirectory=clearstream/gateway\n\n\
-         [Install]\n\
-         WantedBy=multi-user.target\n"
-    )
-}
-
-fn playbook(plan: &Plan, state: &HostState) -> String {
-    let name = &plan.name;
-    let mut text = format!(
-        "{HEAD}- name: Routes over many gateways by the plan {name}\n  hosts: all\n  become: true\n  tasks:\n"
-    );
-    for (key, value) in &state.sysctls {
-        let key = sysctl_name(key);
-        text.push_str(&format!(
-            "    - name: Set {key}\n      ansible.posix.sysctl:\n        name: {key}\n        value: \"{value}\"\n        \
-             sysctl_file: /{SYSCTL_FILE}\n"
-        ));
-    }
-    text.push_str(&format!(
-        "    - name: Install the plan\n      ansible.builtin.copy:\n        src: {name}.toml\n        \
-         dest: /etc/clearstream/gateway/{name}.toml\n        mode: \"0644\"\n\
-         \x20   - name: Install the unit\n      ansible.builtin.copy:\n        src: {UNIT_FILE}\n        \
-         dest: /{UNIT_FILE}\n        mode: \"0644\"\n\
-         \x20   - name: Apply the plan now and at boot\n      ansible.builtin.systemd_service:\n        \
-         name: clearstream-gateway@{name}.service\n        state: reloaded\n        enabled: true\n        \
-         daemon_reload: true\n"
-    ));
-    text
 }
 
 /// `ipv4` or `ipv6`, as several systems name families.

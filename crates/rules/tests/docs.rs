@@ -62,7 +62,7 @@ fn glossary_is_sorted() {
 /// docs/security.md names are cases of the suite.
 #[test]
 fn promises_name_tests_that_exist() {
-    let benches: String = ["plan", "packets", "states", "messages", "files"]
+    let benches: String = ["plan", "packets", "states", "messages", "files", "gateways"]
         .map(|name| rules::text(&format!("benches/{name}.rs")))
         .concat();
     let attacks: String =

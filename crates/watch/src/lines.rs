@@ -189,6 +189,10 @@ fn state(state: GatewayState) -> &'static str {
 
 fn reason(cause: Cause, missed_count: u32) -> String {
     match cause {
+        // It was held while all had failed, and another one is better now.
+        Cause::Probes if missed_count == 0 => {
+            "too few rounds of probes have been answered since it failed".to_owned()
+        }
         Cause::Probes => format!("{missed_count} rounds of probes were not answered"),
         Cause::Unreachable => "a router reports that it cannot forward".to_owned(),
         Cause::MtuHole => "full-size probes are lost, small ones are not".to_owned(),

@@ -2,12 +2,16 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gateway::{ApplyError, Made, Network, Options, apply, revert};
 use netlink::{Expression, Family, FilterChain, FilterHook, FilterRule, FilterTable, MetaKey};
+use route_plan::{Plan, Role, parse_plan};
 use sys::netlink_socket::NetlinkSocket;
+use tuning::RevertOutcome;
 
 /// Four clients, three gateways, two servers.
 pub(crate) const PLAN: &str = r#"
@@ -79,6 +83,47 @@ pub(crate) fn enter() -> bool {
     }
     settle();
     true
+}
+
+/// The host `s1` of a plan, with a folder that goes with the value.
+pub(crate) struct Bench {
+    pub(crate) plan: Plan,
+    pub(crate) options: Options,
+    folder: PathBuf,
+}
+
+impl Bench {
+    pub(crate) fn role(&self) -> Role<'_> {
+        self.plan.find("s1").expect("there")
+    }
+
+    pub(crate) fn apply(&self) -> Result<Made, ApplyError> {
+        apply(&self.plan, self.role(), &self.options, &mut Network::default(), &mut |_step| {})
+    }
+
+    pub(crate) fn revert(&self) -> Vec<RevertOutcome> {
+        revert(&self.options.state, false, &mut Network::default(), &mut |_step| {})
+            .expect("it works")
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.folder).ok();
+    }
+}
+
+/// Runs a test as the host `s1` of a plan, in a thread that enters a namespace of its own.
+pub(crate) fn in_namespace(name: &str, plan: &str, test: impl FnOnce(&Bench) + Send) {
+    let folder = std::env::temp_dir().join(format!("gateway-{name}-{}", std::process::id()));
+    let plan = parse_plan("plan", plan).expect("right");
+    let body = || {
+        if enter() {
+            let options = Options::new(&folder.join("state"), 1);
+            test(&Bench { plan, options, folder });
+        }
+    };
+    thread::scope(|scope| scope.spawn(body).join()).expect("the test");
 }
 
 /// Waits for the routes that the kernel adds by itself, which is after the commands have returned: they would turn

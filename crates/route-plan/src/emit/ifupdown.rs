@@ -22,6 +22,8 @@ pub(super) fn emit(source: &Source<'_>, emission: &mut Emission) {
     let objects: Vec<&Object> = changes
         .iter()
         .filter_map(|change| match change {
+            // The emission says that marks are missing.
+            Change::Add(Object::FilterTable(_)) => None,
             Change::Add(object) => Some(object),
             _setting => None,
         })

@@ -19,8 +19,9 @@ pub(super) fn emit(source: &Source<'_>, emission: &mut Emission) {
         for path in paths {
             let Some(gateway) = path.gateway else { continue };
             number += 1;
-            let metric = route.priority.map_or_else(String::new, |metric| format!(",{metric}"));
-            writeln!(text, "route{number}={},{gateway}{metric}", route.destination).ok();
+            // Without one it is the connection's own, which differs between kinds of devices.
+            let metric = route.priority.unwrap_or(0);
+            writeln!(text, "route{number}={},{gateway},{metric}", route.destination).ok();
             // Without a weight on every one, equal destinations are separate routes and the first wins.
             let mut options = format!("weight={}", path.weight);
             if route.table != table::MAIN {
@@ -47,7 +48,7 @@ pub(super) fn emit(source: &Source<'_>, emission: &mut Emission) {
     emission.lacks.push(source.lack_of_nexthops("NetworkManager"));
     emission.lacks.push(
         "the type of the connection is `ethernet`: write `infiniband` for IP over InfiniBand; the file must be \
-         root's with mode 600"
+         root's, with mode 600"
             .to_owned(),
     );
 }

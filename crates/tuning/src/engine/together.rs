@@ -80,6 +80,24 @@ impl Engine<'_> {
         Ok(applied)
     }
 
+    /// Records objects that something else has made exactly as these changes would, so that they count as this program's:
+    /// whoever moves them later, the revert brings back what they are now. Those that are different by now are left out.
+    ///
+    /// # Errors
+    /// Records could not be put on disk.
+    pub fn adopt_together(&mut self, changes: &[Change]) -> Result<(), LogError> {
+        let keys: Vec<Key> = changes.iter().map(|change| change.key.clone()).collect();
+        let mut records: Vec<Record> = Vec::new();
+        let mut next_id = self.journal.next_id();
+        for (change, now) in changes.iter().zip(self.world.read_all(&keys)) {
+            let Some(now) = now.ok().filter(|now| *now == change.to) else { continue };
+            records.push(Record::Intent(self.intent(next_id, change, &now, &now, false)));
+            records.push(Record::Done { id: next_id, now });
+            next_id += 1;
+        }
+        self.record_all(records)
+    }
+
     /// Writes what was announced, reads it back and records it. Whether any of it failed.
     fn write_together(
         &mut self,

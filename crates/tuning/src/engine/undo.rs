@@ -52,7 +52,9 @@ pub enum Decision {
 #[must_use]
 pub fn decide(entry: &Entry, current: &str, request: &RevertRequest) -> Decision {
     let intent = &entry.intent;
-    if current == intent.from {
+    // What something else had made, and has taken away since, is not this program's to make.
+    let is_gone_again = intent.key.is_object() && intent.from == intent.to && current == "-";
+    if current == intent.from || is_gone_again {
         return Decision::Back;
     }
     let is_ours = match &entry.state {

@@ -1,6 +1,7 @@
 //! `clearstream gateway emit`: writes a host's part of the plan as another system's configuration.
 
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use clap::ValueEnum;
@@ -8,9 +9,9 @@ use route_plan::{SYSTEMS, System};
 use serde_json::json;
 
 use super::plan::{print_json, unknown};
-use super::read_plan;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::plans::{parse, plan_text};
 
 /// Options of `gateway emit`.
 #[derive(Debug, clap::Args)]
@@ -45,9 +46,9 @@ enum To {
     Netplan,
     /// Debian's ifupdown.
     Ifupdown,
-    /// An Ansible playbook with our own unit.
+    /// An Ansible playbook that installs the plan and our own units on all its machines.
     Ansible,
-    /// Our own systemd unit.
+    /// Our own systemd units: one applies the plan, one watches its gateways.
     Unit,
 }
 
@@ -65,11 +66,16 @@ impl To {
 }
 
 pub(super) fn run(args: &EmitArgs, json: bool) -> VerbResult {
-    let plan = read_plan(&args.plan)?;
+    let text = plan_text(&args.plan)?;
+    let plan = parse(&args.plan, &text)?;
     let role = plan.find(&args.host).ok_or_else(|| unknown(&plan, &args.host))?;
     let system = args.to.system();
-    let emission =
+    let mut emission =
         route_plan::emit(&plan, role, system).map_err(|error| VerbError::from_error(&error))?;
+    if system == System::Ansible {
+        // The playbook installs it.
+        emission.files.push((format!("{}.toml", plan.name), text));
+    }
     let name = SYSTEMS.iter().find(|(known, _)| *known == system).map_or("", |(_, name)| name);
     for lack in &emission.lacks {
         writeln!(crate::out::stderr(), "{name}: {lack}")?;
@@ -96,6 +102,11 @@ pub(super) fn run(args: &EmitArgs, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
+/// Systems refuse, or warn of, configuration of this kind that others can read.
+fn is_private(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "nmconnection" || ending == "yaml")
+}
+
 /// Writes a new file; an existing one is not replaced.
 fn write_new(place: &Path, text: &str) -> Result<(), VerbError> {
     let failed = |error: std::io::Error| VerbError::failed(format!("{}: {error}", place.display()));
@@ -105,7 +116,8 @@ fn write_new(place: &Path, text: &str) -> Result<(), VerbError> {
     if let Some(folder) = place.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create_new(true).open(place).map_err(failed)?;
+    let mode = if is_private(place) { 0o600 } else { 0o644 };
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(mode).open(place).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)
 }
