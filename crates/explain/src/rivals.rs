@@ -110,19 +110,7 @@ fn factors(change: &Change, rate: f64, other: Other) -> Option<Factors> {
     Some(match change {
         Change::Window { side, from_bytes, to_bytes, .. } => {
             let gain = *to_bytes as f64 / (*from_bytes as f64).max(1.0);
-            let is_left_alone = match side {
-                None => false,
-                Some(WindowSide::Sender) => limit != Limit::SendBuffer,
-                Some(WindowSide::Receiver) => limit != Limit::ReceiveWindow,
-            };
-            match lies_in {
-                Stage::Window if is_left_alone => factor::SAME,
-                Stage::Window if gain > 1.0 => {
-                    Factors { low: factor::LIFTED.low, ..factor::WINDOW_FOLLOWED.times(gain) }
-                }
-                Stage::Window => factor::WINDOW_FOLLOWED.times(gain),
-                _ => factor::SAME,
-            }
+            of_window(lies_in, limit, *side, gain)
         }
         Change::MoreStreams { from_count, to_count } => {
             let times = f64::from(*to_count) / f64::from((*from_count).max(1));
@@ -174,6 +162,23 @@ fn factors(change: &Change, rate: f64, other: Other) -> Option<Factors> {
         Change::UdpAtRate { bits_per_s, .. } => of_datagrams(lies_in, limit, bits_per_s / rate),
         Change::UdpAgainst { .. } => return None,
     })
+}
+
+/// Of windows so many times as large, at one side or at both.
+fn of_window(lies_in: Stage, limit: Limit, side: Option<WindowSide>, gain: f64) -> Factors {
+    let is_left_alone = match side {
+        None => false,
+        Some(WindowSide::Sender) => limit != Limit::SendBuffer,
+        Some(WindowSide::Receiver) => limit != Limit::ReceiveWindow,
+    };
+    let follows = factor::WINDOW_FOLLOWED.times(gain);
+    match lies_in {
+        Stage::Window if is_left_alone => factor::SAME,
+        // A wider one may meet the next ceiling at once.
+        Stage::Window if gain > 1.0 => Factors { low: factor::LIFTED.low, ..follows },
+        Stage::Window => follows,
+        _ => factor::SAME,
+    }
 }
 
 /// Of so many times the streams.

@@ -8,7 +8,7 @@ use units::{show_bit_rate, show_byte_size};
 
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
-use crate::numbers::{middle, percent, positive, ratio};
+use crate::numbers::{fine_percent, middle, percent, positive, ratio};
 use crate::observed::{granted_bytes, repeats_of};
 use crate::thresholds::{predictions, rulings};
 use crate::verdict::title;
@@ -198,7 +198,8 @@ impl Trial<'_> {
     fn noise(&self, after: &Estimate) -> f64 {
         let spread = |estimate: &Estimate| match estimate.count {
             0 | 1 => rulings::NOISE_OF_ONE,
-            _ => ratio((estimate.high - estimate.low) / 2.0, estimate.median).unwrap_or(0.0),
+            _ => ratio(rulings::NOISE_OF_SPREAD * (estimate.high - estimate.low), estimate.median)
+                .unwrap_or(0.0),
         };
         (spread(&self.before) + spread(after)).clamp(rulings::NOISE_LEAST, 1.0)
     }
@@ -404,9 +405,9 @@ impl Trial<'_> {
         let expected = self.experiment.predicted.expected_bits_per_s;
         let mut ruling = self.told(outcome, after, expected);
         ruling.text = format!(
-            "retransmissions {:.4}% -> {:.4}% with spaced packets; {}",
-            before * 100.0,
-            later * 100.0,
+            "retransmissions {} -> {} with spaced packets; {}",
+            fine_percent(before),
+            fine_percent(later),
             ruling.text
         );
         ruling

@@ -20,7 +20,9 @@ impl Observed<'_> {
             .receive_window_share
             .map_or(signs::HELD_UNCOUNTED, |counted| signs::HELD_COUNTED.of(counted));
         let room_left = signs::FILLED_CWND.not(self.flow.window_use().unwrap_or(0.0));
-        let filled = self.fit[Fitted::FilledWindow].of(self.receive_window_use());
+        // Full cores answer late, and what waits for them fills the window too.
+        let filled = self.fit[Fitted::FilledWindow].of(self.receive_window_use())
+            * (1.0 - self.hosts_full());
         counted
             .max(signs::FILLED_MOST * filled.max(self.follows_asked_window()) * room_left * caught)
     }

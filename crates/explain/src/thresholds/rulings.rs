@@ -5,6 +5,7 @@ use super::thresholds;
 thresholds! {
     NOISE_LEAST: f64 = 0.04, Instrument, "repeats of one test differ by as much on a quiet path, even if a few happen to agree";
     NOISE_OF_ONE: f64 = 0.05, Instrument, "half the spread taken of a test with a single repeat";
+    NOISE_OF_SPREAD: f64 = 0.5, Nature, "of the repeats' range: how far they lie on either side of their middle";
     NOISE_MOST: f64 = 0.3, Chosen, "noise beyond which a gain that is not seen refutes nothing";
     COST_RISES_LEAST: f64 = 1.2, Chosen, "least factor by which a byte's cost must rise for its effect to show";
     FOLLOWS: f64 = 0.25, Chosen, "tolerance of throughput that follows a window or a cost: both are averages over the test";
@@ -14,5 +15,7 @@ thresholds! {
     CALMED: f64 = 0.35, Chosen, "losses over those before, up to which spacing took them away: bursts at the start remain";
     NOT_CALMED: f64 = 0.8, Chosen, "losses over those before, from which spacing changed nothing: few dozen losses vary by a fifth";
     PUSHED: f64 = 1.1, Chosen, "datagrams sent over the throughput before, from which they tried to exceed it";
+    LOST_EXPECTED_LEAST: f64 = 5.0, Nature, "losses expected of a test, below which none refutes nothing: none of 5 is chance in one of 150";
+    SATURATED_MOST: f64 = 0.75, Chosen, "sent over what was asked for, and arrived over sent, from which it counts as most of it";
     ARRIVED: f64 = 0.5, Chosen, "throughput over that before, from which datagrams met the same rate and not a limit of their own";
 }

@@ -392,9 +392,10 @@ impl Planted {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+    use crate::planted::recorded::{Recorded, recorded};
 
     const FASTEST: f64 = 1e9;
 
@@ -406,6 +407,25 @@ mod tests {
         assert_eq!(plants(1, 50), plants(1, 50));
         assert_ne!(plants(1, 50), plants(2, 50));
         assert_eq!(plants(1, 50)[..20], plants(1, 20));
+    }
+
+    /// Seeds that were recorded, with the fastest link of each, bit/s: `testdata/drawn/README.md`.
+    const RECORDED: [(u64, f64); 5] = [(1, 200e6), (2, 200e6), (3, 300e6), (4, 1e9), (5, 1e9)];
+
+    #[test]
+    fn recordings_are_what_their_seeds_draw() {
+        let recorded: BTreeMap<String, Recorded> = recorded().into_iter().collect();
+        let mut found = 0;
+        for (seed, fastest) in RECORDED {
+            for (_, Drawn { case, .. }) in drawn(seed, kinds_count(), fastest) {
+                let Some(one) = recorded.get(&case.name) else { continue };
+                assert_eq!((&one.by, &one.plants), (&case.by, &case.plants), "{}", case.name);
+                assert_eq!(one.accept, case.accept, "{}", case.name);
+                found += 1;
+            }
+        }
+        let drawn = recorded.keys().filter(|name| name.starts_with("drawn-")).count();
+        assert_eq!(found, drawn, "recordings that no seed draws");
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Shapes {
 fn unpacked(value: &Value, shapes: &[Vec<String>]) -> Option<Value> {
     let Value::Array(items) = value else { return Some(value.clone()) };
     let (tag, items) = items.split_first()?;
-    let mut items = items.iter().map(|item| unpacked(item, shapes));
+    let items = items.iter().map(|item| unpacked(item, shapes));
     if tag.as_i64() == Some(ARRAY) {
         return items.collect::<Option<Vec<_>>>().map(Value::Array);
     }
@@ -68,7 +68,7 @@ fn unpacked(value: &Value, shapes: &[Vec<String>]) -> Option<Value> {
     if names.len() != items.len() {
         return None;
     }
-    let fields = names.iter().cloned().zip(items.by_ref());
+    let fields = names.iter().cloned().zip(items);
     let fields = fields.map(|(name, field)| Some((name, field?)));
     fields.collect::<Option<Map<_, _>>>().map(Value::Object)
 }

@@ -4,12 +4,12 @@
 use results::{Companion, End, Point};
 use units::show_bit_rate;
 
-use super::{FOLLOWS, Trial, cost_s_per_byte, retransmit_share};
+use super::{Trial, cost_s_per_byte, retransmit_share};
 use crate::change::Change;
 use crate::experiment::Rule;
 use crate::numbers::{fine_percent, middle, percent, ratio};
 use crate::observed::flight_of_window;
-use crate::thresholds::predictions;
+use crate::thresholds::{predictions, rulings};
 
 impl Trial<'_> {
     /// Predictions beside that of throughput, of an experiment whose throughput was as predicted.
@@ -39,7 +39,8 @@ impl Trial<'_> {
             return None;
         }
         let dearer = self.cost_factor();
-        let follows = |factor: &f64| ((gain + 1.0) * factor - 1.0).abs() <= FOLLOWS + noise;
+        let follows =
+            |factor: &f64| ((gain + 1.0) * factor - 1.0).abs() <= rulings::FOLLOWS + noise;
         let cost = dearer.map_or_else(String::new, |factor| {
             format!(", processor time per byte {factor:.2}-fold")
         });

@@ -7,6 +7,7 @@ use super::{Told, Trial};
 use crate::change::Change;
 use crate::numbers::{middle, positive, ratio};
 use crate::observed::udp_seen;
+use crate::thresholds::rulings;
 
 impl Trial<'_> {
     pub(super) fn loses(&self, after: &Estimate, low_share: f64) -> Told {
@@ -27,7 +28,7 @@ impl Trial<'_> {
         };
         let outcome = if lost_share > 0.0 && lost_share >= low_share {
             Ruling::Confirmed
-        } else if datagrams as f64 * low_share < 5.0 {
+        } else if datagrams as f64 * low_share < rulings::LOST_EXPECTED_LEAST {
             Ruling::Inconclusive
         } else {
             Ruling::Refuted
@@ -76,8 +77,6 @@ impl Trial<'_> {
 
     /// Whether what was sent against the data's direction arrives, or no more than the acknowledgements did.
     pub(super) fn saturates(&self, after: &Estimate) -> Told {
-        /// Least share of what was asked for that must be sent, and that counts as most of it.
-        const MOST: f64 = 0.75;
         let predicted = self.experiment.predicted;
         let sent =
             middle(self.points.iter().filter_map(|point| {
@@ -87,13 +86,13 @@ impl Trial<'_> {
             Change::UdpAgainst { bits_per_s, .. } => bits_per_s,
             _ => predicted.high_bits_per_s,
         };
-        let Some(sent) = sent.filter(|sent| *sent >= MOST * asked) else {
+        let Some(sent) = sent.filter(|sent| *sent >= rulings::SATURATED_MOST * asked) else {
             let text = "UDP was not sent as fast as asked".to_owned();
             return self.undecided(Some(after.median), text);
         };
         let outcome = if after.median <= predicted.high_bits_per_s {
             Ruling::Confirmed
-        } else if after.median >= MOST * sent {
+        } else if after.median >= rulings::SATURATED_MOST * sent {
             Ruling::Refuted
         } else {
             Ruling::Inconclusive

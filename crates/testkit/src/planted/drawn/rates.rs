@@ -3,8 +3,8 @@
 use stats::Random;
 
 use super::{
-    BELOW_NEXT, Bed, Check, HEADERS_BYTES, Kind, MOST_OF_NEXT, Planted, between, kbit, one_of,
-    policed, table, text,
+    BELOW_NEXT, Bed, Check, HEADERS_BYTES, Kind, Planted, between, kbit, one_of, policed, table,
+    text,
 };
 use crate::planted::cases::OnHost;
 
@@ -322,5 +322,4 @@ fn unplanted(bed: &Bed, random: &mut Random, by: &'static str) -> Option<Planted
             }
         }
     })
-    .filter(|_| MOST_OF_NEXT * bed.rate > 8e6)
 }
