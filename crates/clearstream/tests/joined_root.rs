@@ -65,10 +65,8 @@ fn what_gateways_carry_is_joined_with_each_phase_root() {
             let planned = carried.flows.iter().find(pair).map(|flow| flow.gateway.as_str());
             assert_eq!(one.gateway.as_deref(), planned, "{one:?}");
         }
-        for server in ["s1", "s2"] {
-            let trips = carried.round_trips(server).expect("measured");
-            assert!(trips.median_s > 0.0 && trips.max_s < 10.0, "{trips:?}");
-        }
+        let mut trips = carried.connections.iter().filter_map(|one| one.round_trip_s).peekable();
+        assert!(trips.peek().is_some() && trips.all(|trip_s| trip_s > 0.0 && trip_s < 10.0));
         // 2 clients, 2 servers; the plan says by which gateway.
         assert_eq!(carried.flows.len(), 4);
         assert!(carried.flows.iter().any(|flow| flow.client == "c2" && flow.server == "s1"));

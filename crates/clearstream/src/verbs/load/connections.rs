@@ -40,11 +40,13 @@ struct Both {
 }
 
 impl<'a> Connections<'a> {
-    /// Without connections; `network` is the clients'.
-    pub(super) fn new(plan: &'a Plan, network: usize) -> Self {
+    /// Without connections yet, for these clients on this network.
+    pub(super) fn new(plan: &'a Plan, network: usize, clients: &[String]) -> Self {
         let mut names = BTreeMap::new();
         for (index, host) in plan.hosts.iter().enumerate() {
-            names.insert(host.port.address, Party::Host(index));
+            if host.network != network || clients.contains(&host.name) {
+                names.insert(host.port.address, Party::Host(index));
+            }
         }
         for (index, gateway) in plan.gateways.iter().enumerate() {
             let addresses = gateway.ports.iter().map(|port| port.address);
@@ -156,10 +158,12 @@ mod tests {
     fn both_ends_make_one_connection_with_the_names_of_the_plan() {
         let plan = read_plan("cumulus".as_ref()).expect("the built-in plan");
         let network = plan.hosts.iter().find(|host| host.name == "c1").expect("a client").network;
-        let mut connections = Connections::new(&plan, network);
+        let mut connections = Connections::new(&plan, network, &["c1".to_owned()]);
         let (c1, s2, g1) = ("10.100.0.1:4000", "10.10.0.22:9422", "10.100.0.91:9900");
         connections.add(&[end(c1, s2, (1000, 5), 300), end(c1, g1, (7, 8), 0)]);
         connections.add(&[end(s2, c1, (5, 990), 900)]);
+        // Of a client without ranks.
+        connections.add(&[end(s2, "10.100.0.3:1", (1, 1), 1)]);
         // Not over a gateway, and a stranger.
         connections.add(&[end(c1, "10.100.0.2:1", (1, 1), 1), end(c1, "192.0.2.1:1", (1, 1), 1)]);
         let (all, left_out) = connections.joined();

@@ -160,7 +160,7 @@ impl Watched {
     fn carried(&self, after: &BTreeMap<String, Answer>) -> Carried {
         let mut carried = Carried { plan: self.plan.name.clone(), ..Carried::default() };
         let Some((network, clients)) = &self.clients else { return carried };
-        let mut connections = Connections::new(&self.plan, *network);
+        let mut connections = Connections::new(&self.plan, *network, clients);
         for (host, role, ports) in self.parties() {
             match (self.before.get(&host), after.get(&host)) {
                 (Some(Ok(before)), Some(Ok(after))) => {
