@@ -193,7 +193,7 @@ fn root_a_killed_reproduction_of_any_id_is_taken_up() {
         .map(|one| one["id"].as_str().expect("an ID").to_owned())
         .collect();
     assert!(ids.len() > 30, "{ids:?}");
-    let some = ["C-fig12", "G-flock"];
+    let some = ["C-fig12", "M-idle"];
     let is_taken = |id: &String| effort::is_all() || some.contains(&id.as_str());
     for id in ids.iter().filter(|id| is_taken(id)) {
         effort::say(&format!("reproduce {id}, killed and taken up"));

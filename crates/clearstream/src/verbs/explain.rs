@@ -106,10 +106,13 @@ fn tell_messages(args: &ExplainArgs, told: &messages::Told, json: bool) -> VerbR
 
 pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
     let bytes = store::read(&args.results)?;
-    if let Some(told) = messages::read(&args.results, &bytes) {
-        return tell_messages(args, &told?, json);
+    match messages::read(&args.results, &bytes) {
+        Some(told) => tell_messages(args, &told?, json),
+        None => explain_results(args, foreign::parse(&args.results, &bytes)?, json),
     }
-    let mut results = foreign::parse(&args.results, &bytes)?;
+}
+
+fn explain_results(args: &ExplainArgs, mut results: Results, json: bool) -> VerbResult {
     for (more, number) in args.more.iter().zip(1_u32..) {
         results.points.extend(more_of(&args.results, &results, more, number)?);
     }
