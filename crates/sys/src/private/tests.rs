@@ -30,7 +30,7 @@ fn a_link_a_file_and_a_folder_open_to_others_are_refused_and_left() {
         ("plain", "is no folder"),
     ] {
         let refusal = Folder::at(&at(name)).unwrap_err().to_string();
-        assert!(refusal.contains(why) && refusal.contains("left alone"), "{refusal}");
+        assert!(refusal.contains(why) && refusal.contains("neither used nor changed"), "{refusal}");
         let parent = Folder::at(scratch.path()).unwrap();
         assert!(parent.folder(name).is_err());
         assert!(parent.folder_or_new(name).is_err());
@@ -147,7 +147,7 @@ fn outputs_where_others_write_follow_no_link_and_empty_no_file_of_two_names() {
         let path = shared.join(name);
         for refusal in [create(&path), append_to(&path), open_existing(&path)] {
             let refusal = refusal.unwrap_err().to_string();
-            assert!(refusal.contains("left alone"), "{refusal}");
+            assert!(refusal.contains("neither used nor changed"), "{refusal}");
         }
     }
     assert!(create_new(&shared.join("link")).is_err());
