@@ -10,6 +10,7 @@ use results::{Estimate, Results, Work, figure};
 use testkit::effort;
 
 use crate::PROGRAM;
+use crate::mpi::built;
 
 /// A folder that goes with the value.
 struct Folder(PathBuf);
@@ -38,6 +39,8 @@ impl Folder {
         Command::new(PROGRAM)
             .args(["reproduce", id, "--duration", duration, "--repeats", "2", "--output"])
             .arg(self.results())
+            .arg("--library")
+            .arg(built("libclearstream_fi.so"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -147,7 +147,7 @@ fn outputs_where_others_write_follow_no_link_and_empty_no_file_of_two_names() {
         let path = shared.join(name);
         for refusal in [create(&path), append_to(&path), open_existing(&path)] {
             let refusal = refusal.unwrap_err().to_string();
-            assert!(refusal.contains("neither used nor changed"), "{refusal}");
+            assert!(refusal.contains("left alone"), "{refusal}");
         }
     }
     assert!(create_new(&shared.join("link")).is_err());
