@@ -137,6 +137,10 @@ pub(crate) fn is_ss(bytes: &[u8]) -> bool {
 
 /// Whether every line is the time that `date +%s.%N` writes before a sample, and no sample follows any.
 pub(crate) fn is_times_only(bytes: &[u8]) -> bool {
+    // Results of many megabytes come here, too, and are done with after one byte.
+    if !bytes.trim_ascii_start().first().is_some_and(u8::is_ascii_digit) {
+        return false;
+    }
     let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let is_time = |line: &[u8]| {
         let mut parts = line.split(|byte| *byte == b'.');
@@ -144,8 +148,7 @@ pub(crate) fn is_times_only(bytes: &[u8]) -> bool {
         let seconds = parts.next().is_some_and(|part| part.len() >= 9 && is_digits(part));
         seconds && parts.next().is_none_or(is_digits) && parts.next().is_none()
     };
-    let has_any = lines.clone().any(|line| !line.is_empty());
-    has_any && lines.all(|line| line.is_empty() || is_time(line))
+    lines.all(|line| line.is_empty() || is_time(line))
 }
 
 /// Reads them.
