@@ -65,12 +65,12 @@ enum Kind {
 impl VerbError {
     /// The work failed: exit code 1.
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
-        Self { kind: Kind::Failed, message: message.to_string() }
+        Self { kind: Kind::Failed, message: plain(&message) }
     }
 
     /// The request is invalid: exit code 2.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
-        Self { kind: Kind::Usage, message: message.to_string() }
+        Self { kind: Kind::Usage, message: plain(&message) }
     }
 
     /// The same, with more words at its end.
@@ -81,12 +81,12 @@ impl VerbError {
 
     /// A privilege or kernel feature is missing, named in the message: exit code 4.
     pub(crate) fn missing(message: impl fmt::Display) -> Self {
-        Self { kind: Kind::Missing, message: message.to_string() }
+        Self { kind: Kind::Missing, message: plain(&message) }
     }
 
     /// Part of the work was done: exit code 5.
     pub(crate) fn partial(message: impl fmt::Display) -> Self {
-        Self { kind: Kind::Partial, message: message.to_string() }
+        Self { kind: Kind::Partial, message: plain(&message) }
     }
 
     /// A file that the user named cannot be read: exit code 2.
@@ -159,11 +159,28 @@ impl From<io::Error> for VerbError {
             if error.kind() == io::ErrorKind::BrokenPipe { Kind::BrokenPipe } else { Kind::Failed };
         let message = match error.kind() {
             // Errors of files are named where they occur; this one comes from the verb's output.
-            io::ErrorKind::StorageFull => format!("standard output: {error}"),
-            _ => error.to_string(),
+            io::ErrorKind::StorageFull => plain(&format_args!("standard output: {error}")),
+            _ => plain(&error),
         };
         Self { kind, message }
     }
+}
+
+/// A message without the numbers that [`io::Error`] puts behind the system's words: `(os error 2)`.
+fn plain(message: &dyn fmt::Display) -> String {
+    let message = message.to_string();
+    let mut parts = message.split(" (os error ");
+    let mut line = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => line += rest,
+            _ => {
+                line += " (os error ";
+                line += part;
+            }
+        }
+    }
+    line
 }
 
 /// An error and its causes on one line.
@@ -354,7 +371,18 @@ fn shown(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Exit, shown};
+    use std::io;
+
+    use super::{Exit, VerbError, shown};
+
+    #[test]
+    fn an_error_of_the_system_is_told_in_words_alone() {
+        let of = |number| VerbError::usage(io::Error::from_raw_os_error(number)).and("; see").to_string();
+        assert_eq!(of(2), "No such file or directory; see");
+        let (file, twice) = ("a (os error x): b", VerbError::failed("a (os error 5): b (os error 71)"));
+        assert_eq!(VerbError::failed(file).to_string(), file);
+        assert_eq!(twice.to_string(), "a: b");
+    }
 
     #[test]
     fn a_signal_is_the_regular_end_of_a_run_without_an_end_only() {

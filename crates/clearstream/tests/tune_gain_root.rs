@@ -91,7 +91,7 @@ fn lifted_clamp(name: &str, link: &str, [near, far]: [&str; 2], end: End, key: &
     let of_predicted = after.median / predicted;
     let html = fs::read_to_string(&page).expect("a page");
     assert!(html.contains("Before and after") && html.contains(key));
-    assert!(!html.contains("no experiment was run"), "the trial of the change is one");
+    assert!(!html.contains("not confirmed by an experiment"), "the trial of the change is one");
     let verdict = results.verdict.as_ref().expect("judged");
     assert!(verdict.confirmed && verdict.confirmation.is_some(), "{verdict:#?}");
     assert!(told.contains(&file) && told.contains(&page), "both are listed as written: {told}");

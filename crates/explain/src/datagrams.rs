@@ -254,14 +254,20 @@ impl<'a> Account<'a> {
         places
     }
 
+    /// Of the datagrams lost or received, as [`results::UdpOutcome::lost_share`] has it.
     pub(crate) fn lost_share(&self) -> f64 {
-        share(self.lost, self.sent).unwrap_or(0.0)
+        self.share_of_known(self.lost)
+    }
+
+    /// `count` over the datagrams known to be lost or received.
+    pub(crate) fn share_of_known(&self, count: f64) -> f64 {
+        share(count, self.lost + self.received).unwrap_or(0.0)
     }
 
     /// Share lost on the path or, if the place is unknown, anywhere.
     pub(crate) fn path_share(&self) -> f64 {
         let path = self.places.iter().find(|(place, _)| *place == Place::Path);
-        share(path.map_or(self.lost, |(_, count)| *count), self.sent).unwrap_or(0.0)
+        self.share_of_known(path.map_or(self.lost, |(_, count)| *count))
     }
 
     /// Text of the account: `of 5355 datagrams sent 3507 were received; lost on the path 1848 (…)`.
@@ -412,7 +418,7 @@ impl<'a> Account<'a> {
                 format!(
                     "{} of the datagrams were lost {where_lost} at {offer}; one rate alone cannot \
                      tell a rate limit from random loss",
-                    fine_percent(self.lost_share())
+                    fine_percent(self.path_share())
                 ),
                 "run it again at half the rate and explain both files together: random loss takes \
                  the same share, a rate limit takes less or nothing",

@@ -223,7 +223,7 @@ fn why_untried(diagnosis: &Diagnosis, candidate: &Candidate) -> String {
         Some(rival) if is_first && !candidate.experiments.iter().any(separates) => {
             format!("no experiment tells it from {}", title(rival.limit))
         }
-        _ => "not confirmed by an experiment".to_owned(),
+        _ => "no experiment tested it".to_owned(),
     }
 }
 

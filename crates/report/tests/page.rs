@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use compare::Run;
 use report::{RenderOptions, render, render_comparison};
-use results::{Point, PointOutcome, Results, RunKind};
+use results::{Limit, Point, PointOutcome, Results, RunKind};
 use serde_json::Value;
 
 /// Longest page of a normal run, bytes.
@@ -223,11 +223,40 @@ fn an_unseen_far_end_is_hatched_with_its_reason() {
         "a stock iperf3 server does not tell",
         "far host not seen (iperf3)",
         "not complete: 1 of 4 runs failed",
-        "not confirmed: no experiment was run",
+        "not confirmed by an experiment",
         "failed: geneva: connection refused",
     ] {
         assert!(page.contains(text), "{text}");
     }
+}
+
+#[test]
+fn the_chain_marks_the_link_that_the_verdict_names() {
+    let marked = [
+        (Limit::Scheduler, "The binding link is the application core of amsterdam."),
+        (Limit::Qdisc, "The binding link is the NIC of amsterdam."),
+        (Limit::Policer, "The binding link is the path."),
+        (Limit::FewFlows, "The bottleneck, few flows, is none of these links."),
+        (Limit::NoneFound, "No bottleneck identified."),
+    ];
+    for (limit, caption) in marked {
+        let mut results = synthetic::path();
+        let verdict = results.verdict.as_mut().expect("a verdict");
+        (verdict.limit, verdict.end) = (limit, None);
+        assert!(page(&results).contains(caption), "{caption}");
+    }
+}
+
+#[test]
+fn the_lead_leaves_the_evidence_to_its_list() {
+    let mut results = synthetic::path();
+    let verdict = results.verdict.as_mut().expect("a verdict");
+    let line = verdict.evidence[0].text.clone();
+    verdict.summary = format!("bottleneck: the receive window: {line}; confirmed");
+    let page = page(&results);
+    assert!(page.contains("Bottleneck: the receive window; confirmed"), "the lead");
+    let shown = page.split("id=\"data\"").next().expect("something stands before the data");
+    assert_eq!(shown.matches(&line).count(), 1, "{line}");
 }
 
 #[test]

@@ -6,7 +6,9 @@ mod show;
 use std::ffi::OsString;
 use std::io::Write;
 
-use lab::{Arrival, ExecEnd, ExecError, Lab, LabError, Program, builtin_labs, find_plan};
+use lab::{
+    Arrival, ExecEnd, ExecError, Lab, LabError, Program, SwitchCounters, builtin_labs, find_plan,
+};
 use serde_json::json;
 
 use crate::VerbResult;
@@ -257,7 +259,7 @@ fn status(name: Option<&str>, json: bool) -> VerbResult {
             let counters = lab.counters().map_err(refused)?;
             rows.push(json!({ "name": lab.plan().name, "pid": lab.pid(),
                 "owner_pid": lab.owner_pid(), "plan": lab.plan(), "notes": lab.notes(),
-                "links": counters.links, "switches": counters.switches,
+                "links": counters.links, "switches": switches(lab, &counters.switches),
                 "guests": guests(lab), "failures": lab.failures().map_err(refused)? }));
         }
         writeln!(out, "{}", json!({ "labs": rows }))?;
@@ -269,6 +271,13 @@ fn status(name: Option<&str>, json: bool) -> VerbResult {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// The counters of the lab's switches, and the socket by which programs attach to each.
+fn switches(lab: &Lab, counted: &[SwitchCounters]) -> Vec<serde_json::Value> {
+    let row = |counters: &SwitchCounters| json!({ "switch": counters.switch, "ports": counters.ports,
+        "socket": lab.switch_socket(&counters.switch) });
+    counted.iter().map(row).collect()
 }
 
 /// The lab's guests, and whether each is running.

@@ -222,7 +222,7 @@ fn shown(results: &Results, args: &TestArgs) -> String {
             text.push_str(&summary::outcome(spec, outcome));
         }
         if args.verbose {
-            text.push_str(&summary::details(spec, outcome));
+            text.push_str(&summary::details(spec, outcome, args.repeat == 1));
         }
     }
     if args.repeat > 1 {

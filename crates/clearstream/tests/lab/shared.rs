@@ -1,5 +1,7 @@
 //! Hosts that share a switch.
 
+use std::os::unix::fs::FileTypeExt;
+
 use crate::PROGRAM;
 use testkit::lab_bed::{LabBed, Traces, code, complaint, eventually, run, stdout};
 
@@ -57,6 +59,9 @@ fn assert_confined(bed: &LabBed) {
 #[test]
 fn root_three_hosts_share_a_switch_and_nothing_is_left() {
     let Some(bed) = LabBed::up_with("lan", THREE) else { return };
+    let socket = bed.status()["switches"][0]["socket"].clone();
+    let is_socket = |path: &str| std::fs::metadata(path).is_ok_and(|it| it.file_type().is_socket());
+    assert!(socket.as_str().is_some_and(is_socket), "{socket}");
     assert_confined(&bed);
     for (from, to) in [("a", "b"), ("b", "c"), ("c", "a")] {
         ping(&bed, from, to);

@@ -79,7 +79,7 @@ impl Mechanism for Scheduler {
             undo: None,
             },
             predicted_bits_per_s: unheld(seen, host, headroom),
-            text: format!("it runs as `{policy}`: without that, less waiting and more throughput"),
+            text: format!("it runs as {policy}: without that, less waiting and more throughput"),
         })
     }
 
@@ -89,7 +89,7 @@ impl Mechanism for Scheduler {
         Advice::all(match &host.thread.policy {
             Some(policy) => vec![
                 format!(
-                    "start the {end} end's program with the default policy, not `{policy}`: chrt --other 0 PROGRAM, or renice -n 0 -p PID"
+                    "start the {end} end's program with the default policy, not {policy}: `chrt --other 0 PROGRAM`, or `renice -n 0 -p PID`"
                 ),
                 format!("or give it a core that nobody else uses: --{}", cores_option(host)),
             ],
@@ -138,7 +138,7 @@ fn evidence(host: &HostView<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(policy) = &host.thread.policy {
         lines.push(format!(
-            "{}: its stream thread runs as `{policy}`, so other threads take precedence",
+            "{}: its stream thread runs as {policy}, so other threads take precedence",
             host.name()
         ));
     }

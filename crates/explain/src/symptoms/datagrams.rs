@@ -45,49 +45,49 @@ pub(super) static ROWS: &[DatagramRow] = &[
         "lost-share",
         Unit::Share,
         "sequence numbers",
-        "datagrams known to be lost, of those sent",
+        "datagrams known to be lost, of those lost or received",
         |test| Some(test.lost_share()),
     ),
     row(
         "lost-at-sender-qdisc-share",
         Unit::Share,
         "netlink TCA_STATS2",
-        "of those sent, lost at the sender's queueing discipline",
+        "of those lost or received, lost at the sender's queueing discipline",
         |test| at(test, Place::SenderQdisc),
     ),
     row(
         "lost-at-sender-device-share",
         Unit::Share,
         "/proc/net/dev",
-        "of those sent, lost at the sender's device",
+        "of those lost or received, lost at the sender's device",
         |test| at(test, Place::SenderDevice),
     ),
     row(
         "lost-on-path-share",
         Unit::Share,
         "counted by neither end",
-        "of those sent, lost between the hosts",
+        "of those lost or received, lost between the hosts",
         |test| at(test, Place::Path),
     ),
     row(
         "lost-at-receiver-device-share",
         Unit::Share,
         "/proc/net/dev, link_stats64",
-        "of those sent, lost at the receiver's device or ring",
+        "of those lost or received, lost at the receiver's device or ring",
         |test| at(test, Place::ReceiverDevice),
     ),
     row(
         "lost-at-backlog-share",
         Unit::Share,
         "/proc/net/softnet_stat",
-        "of those sent, lost at the receiver's backlog",
+        "of those lost or received, lost at the receiver's backlog",
         |test| at(test, Place::Backlog),
     ),
     row(
         "lost-at-socket-share",
         Unit::Share,
         "SO_RXQ_OVFL, Udp.RcvbufErrors",
-        "of those sent, lost at the receiver's socket buffer",
+        "of those lost or received, lost at the receiver's socket buffer",
         |test| at(test, Place::Socket),
     ),
     row(
@@ -250,5 +250,5 @@ fn steps(results: &Results) -> Vec<Step<'_>> {
 
 fn at(test: &Account<'_>, place: Place) -> Option<f64> {
     let (_, count) = test.places.iter().find(|(other, _)| *other == place)?;
-    share(*count, test.sent)
+    Some(test.share_of_known(*count))
 }

@@ -1,6 +1,6 @@
 //! The chain of places, across on a screen, downwards on a phone.
 
-use results::End;
+use results::{End, Limit};
 
 use super::{FULL_PX, Figure, NARROW_PX};
 use crate::digest::Digest;
@@ -32,9 +32,13 @@ fn caption(digest: &Digest<'_>, chain: &Chain) -> String {
         None => String::new(),
     };
     let binding = chain.links.iter().find(|link| link.binding);
-    caption.push_str(&match binding {
-        Some(link) => format!("The binding link is the {}", link.place.name()),
-        None => "No bottleneck identified".to_owned(),
+    let named = digest.results.verdict.as_ref().map(|verdict| verdict.limit);
+    caption.push_str(&match (binding, named.filter(|limit| *limit != Limit::NoneFound)) {
+        (Some(link), _) => format!("The binding link is the {}", link.place.name()),
+        (None, Some(limit)) => {
+            format!("The bottleneck, {}, is none of these links", show::limit(limit))
+        }
+        (None, None) => "No bottleneck identified".to_owned(),
     });
     if let Some(end) = binding.and_then(|link| link.end) {
         caption.push_str(&format!(" of {}", host_name(digest, end)));

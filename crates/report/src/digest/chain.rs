@@ -94,26 +94,61 @@ impl Chain {
 
     fn mark_binding(&mut self, digest: &Digest<'_>, sender: End) {
         let Some(verdict) = &digest.results.verdict else { return };
-        let receiver = other(sender);
-        let wanted = match verdict.limit {
-            Limit::ReceiveWindow => (Place::ReceiveWindow, Some(verdict.end.unwrap_or(receiver))),
-            Limit::SendBuffer => (Place::SendBuffer, Some(verdict.end.unwrap_or(sender))),
-            Limit::SenderCore => self.busier_core(verdict.end.unwrap_or(sender)),
-            Limit::ReceiverCore => self.busier_core(verdict.end.unwrap_or(receiver)),
-            Limit::SendingApplication => (Place::Application, Some(verdict.end.unwrap_or(sender))),
-            Limit::ReceivingApplication => {
-                (Place::Application, Some(verdict.end.unwrap_or(receiver)))
-            }
-            Limit::LinkRate | Limit::Shaper if verdict.end.is_some() => (Place::Nic, verdict.end),
-            Limit::LinkRate | Limit::Shaper | Limit::Loss | Limit::CongestionControl => {
-                (Place::Path, None)
-            }
-            _ => return,
-        };
+        let Some(wanted) = self.place_of(verdict.limit, verdict.end, sender) else { return };
         let found = self.links.iter_mut().find(|link| (link.place, link.end) == wanted);
         if let Some(link) = found {
             link.binding = true;
         }
+    }
+
+    /// The link that a limit lies at; `at` is the end that the verdict names.
+    fn place_of(&self, limit: Limit, at: Option<End>, sender: End) -> Option<(Place, Option<End>)> {
+        let (sending, receiving) = (at.unwrap_or(sender), at.unwrap_or(other(sender)));
+        Some(match limit {
+            Limit::ReceiveWindow => (Place::ReceiveWindow, Some(receiving)),
+            Limit::SendBuffer => (Place::SendBuffer, Some(sending)),
+            Limit::SenderCore
+            | Limit::Steal
+            | Limit::IdleStates
+            | Limit::CpuFrequency
+            | Limit::MemoryBandwidth => self.busier_core(sending),
+            Limit::ReceiverCore => self.busier_core(receiving),
+            Limit::SendingApplication
+            | Limit::Scheduler
+            | Limit::CpuQuota
+            | Limit::Placement
+            | Limit::Pacing => (Place::Application, Some(sending)),
+            Limit::ReceivingApplication => (Place::Application, Some(receiving)),
+            Limit::InterruptCore | Limit::SoftnetBacklog => self.interrupt_core(receiving),
+            Limit::Qdisc | Limit::Offloads | Limit::Pcie => (Place::Nic, Some(sending)),
+            Limit::RingOverrun | Limit::InterruptModeration => (Place::Nic, Some(receiving)),
+            Limit::LinkRate | Limit::Shaper | Limit::CrossTraffic | Limit::Queue if at.is_some() => {
+                (Place::Nic, at)
+            }
+            Limit::LinkRate
+            | Limit::Shaper
+            | Limit::CrossTraffic
+            | Limit::Queue
+            | Limit::Loss
+            | Limit::LossRecovery
+            | Limit::CongestionControl
+            | Limit::Policer
+            | Limit::PathMtu
+            | Limit::MtuBlackHole
+            | Limit::EcnMarks
+            | Limit::Reordering
+            | Limit::ReturnPath => (Place::Path, None),
+            // Limits of file-system load, and what nothing explains.
+            _ => return None,
+        })
+    }
+
+    /// Of this end; its application's core where no other one serves the interface.
+    fn interrupt_core(&self, end: End) -> (Place, Option<End>) {
+        let has_own = |link: &Link| link.place == Place::Interrupts && link.end == Some(end);
+        let place =
+            if self.links.iter().any(has_own) { Place::Interrupts } else { Place::Application };
+        (place, Some(end))
     }
 
     fn busier_core(&self, end: End) -> (Place, Option<End>) {

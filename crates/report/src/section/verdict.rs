@@ -30,7 +30,7 @@ pub(crate) fn card(digest: &Digest<'_>) -> Element {
     };
     card.child(el("p").class("eyebrow").text("Bottleneck"))
         .child(heading(digest, verdict))
-        .child(el("p").class("lead").text(said(digest, &verdict.summary)))
+        .child(el("p").class("lead").text(said(digest, &lead(verdict))))
         .child(el("div").class("columns").maybe(evidence(verdict)).maybe(experiment(verdict)))
         .maybe(advice(digest, verdict))
         .maybe(next(verdict))
@@ -133,8 +133,14 @@ fn unconfirmed(digest: &Digest<'_>) -> &'static str {
     if digest.results.changes.iter().any(is_measured) {
         "each change to the hosts was measured with and without it: see Before and after"
     } else {
-        "not confirmed: no experiment was run"
+        "not confirmed by an experiment"
     }
+}
+
+/// The summary without the evidence, which is listed below it.
+fn lead(verdict: &Verdict) -> String {
+    let repeated = verdict.evidence.iter().map(|line| format!(": {}", line.text));
+    repeated.fold(verdict.summary.clone(), |lead, text| lead.replacen(&text, "", 1))
 }
 
 /// A sentence with its first letter in upper case, unless a host's name begins it.

@@ -72,7 +72,10 @@ impl<'a> Side<'a> {
         let from = seen.sysctl(end, buffer.key())?;
         let sizes: Vec<u64> = from.split(' ').filter_map(|part| part.parse().ok()).collect();
         let sizes: [u64; 3] = sizes.try_into().ok()?;
-        let by_law = (sizes[2] as f64 * buffer.window_share(seen.host(end)), seen.rtt_s?);
+        let (rtt_s, most) = (seen.rtt_s?, sizes[2] as f64);
+        // What was carried was under way: the kernel grants more than the usual share where segments are large.
+        let carried = (seen.rate * rtt_s / 8.0).min(most);
+        let by_law = ((most * buffer.window_share(seen.host(end))).max(carried), rtt_s);
         let in_effect = seen.window.filter(|window| seen.binds(limit) && window.is_full);
         let measured = in_effect.and_then(|WindowUse { rtt_s, .. }| {
             let window = in_effect?.effective_bytes()? / seen.streams;

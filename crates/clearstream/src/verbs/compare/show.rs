@@ -53,7 +53,7 @@ fn write_text(out: &mut String, comparison: &Comparison, is_all: bool) -> std::f
     }
     writeln!(out, "   {}", counted(comparison))?;
     if is_same(comparison) {
-        writeln!(out, "\nA and B are the same measurements: no figure can differ.")?;
+        return writeln!(out, "\nA and B are the same measurements: no figure differs.");
     }
     let alike: Vec<&ComparedFigure> = comparison.alike().collect();
     if alike.is_empty() {

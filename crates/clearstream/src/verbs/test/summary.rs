@@ -71,21 +71,26 @@ pub(super) fn outcome(spec: &TestSpec, outcome: &TestOutcome) -> String {
     text_of(&lines)
 }
 
-/// The figures of one of several runs, on one line each.
+/// The figures of one of several runs, on one line each, and what its window explains.
 pub(super) fn run(number: u32, spec: &TestSpec, outcome: &TestOutcome) -> String {
-    let lines = totals_of(spec, outcome);
+    let mut lines = totals_of(spec, outcome);
+    if let [direction] = &outcome.directions[..] {
+        lines.extend(window(spec, outcome, direction).map(|text| ("window", text)));
+    }
     lines.iter().map(|(label, value)| format!("run {number:<6} {label} {value}\n")).collect()
 }
 
-/// Every stream, core and note of one test, one line each.
-pub(super) fn details(spec: &TestSpec, outcome: &TestOutcome) -> String {
+/// Every stream, core and note of one test, one line each; without what [`outcome`] above it has said in full.
+pub(super) fn details(spec: &TestSpec, outcome: &TestOutcome, has_summary: bool) -> String {
     let mut lines: Vec<(&'static str, String)> = Vec::new();
     if outcome.directions.len() > 1 {
         let windows = outcome.directions.iter().filter_map(|way| window(spec, outcome, way));
         lines.extend(windows.map(|text| ("window", text)));
     }
     for (name, end) in ends(outcome) {
-        for stream in end.streams.iter().take(STREAMS_LISTED_MAX) {
+        let is_new = |count: usize| count > 1 || !has_summary;
+        let listed = end.streams.iter().filter(|_| is_new(end.streams.len()));
+        for stream in listed.take(STREAMS_LISTED_MAX) {
             lines.push((name, one_stream(spec, outcome, stream)));
         }
         let unlisted = end.streams.len().saturating_sub(STREAMS_LISTED_MAX);
@@ -95,7 +100,7 @@ pub(super) fn details(spec: &TestSpec, outcome: &TestOutcome) -> String {
         }
         let busy: Vec<String> =
             end.cores.iter().filter(|core| is_busy(core)).map(core_use).collect();
-        if !busy.is_empty() {
+        if !busy.is_empty() && is_new(busy.len()) {
             lines.push((name, busy.join("; ")));
         }
         lines.extend(end.findings.iter().map(|finding| (name, format!("note: {}", finding.text))));
@@ -288,7 +293,7 @@ fn window(spec: &TestSpec, outcome: &TestOutcome, way: &DirectionOutcome) -> Opt
         None => "when sampled, which does not explain".to_owned(),
     };
     let mut text = format!(
-        "{} in flight over {} {law} {}",
+        "{} in flight (median of samples) over {} {law} {}",
         size(in_flight),
         show_seconds(rtt_s),
         show_bit_rate(measured)
