@@ -1,5 +1,7 @@
 //! What the messages of a job say of it: which rank the others wait for, and whether packets were lost.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 /// What a rank's endpoint reports when it closes (`clearstream mpi --report`).
@@ -64,11 +66,6 @@ impl RankMessages {
     pub fn repeated_share(&self) -> f64 {
         share(self.resent_pkts.saturating_add(self.reasked_pkts), self.sent_pkts)
     }
-
-    fn waited_for(&self, address: &str) -> u64 {
-        let of = self.waited.iter().filter(|one| one.peer == address);
-        of.map(|one| one.ns).fold(0, u64::saturating_add)
-    }
 }
 
 /// What holds a job up, as far as its messages tell.
@@ -128,11 +125,14 @@ pub fn judge_messages(ranks: &[RankMessages]) -> Option<MessagesLimit> {
         return Some(MessagesLimit::Loss { repeated_share: share(repeated, sent) });
     }
     let waited_share = median(ranks.iter().map(RankMessages::waited_share).collect());
-    let slow = (0..ranks.len()).map(|index| {
-        let rank = &ranks[index];
-        let others = ranks.iter().enumerate().filter(|(other, _)| *other != index);
-        let shares = others.map(|(_, other)| share(other.waited_for(&rank.address), other.ran_ns));
-        (index, median(shares.collect()), rank.waited_share())
+    let waits = waits_for(ranks);
+    let slow = ranks.iter().enumerate().map(|(index, rank)| {
+        let all = waits.get(rank.address.as_str()).into_iter().flatten();
+        let others = all.filter(|(other, _)| *other != index);
+        let mut shares: Vec<f64> =
+            others.map(|(other, ns)| share(*ns, ranks[*other].ran_ns)).collect();
+        shares.resize(ranks.len() - 1, 0.0);
+        (index, median(shares), rank.waited_share())
     });
     let slowest = slow
         .filter(|(_, waited, own)| *waited >= SLOW_MIN && *own <= SLOW_OWN_MAX * waited)
@@ -146,6 +146,21 @@ pub fn judge_messages(ranks: &[RankMessages]) -> Option<MessagesLimit> {
     } else {
         MessagesLimit::Computing { waited_share }
     })
+}
+
+/// For each peer's address, which ranks waited for it, and for how many nanoseconds.
+fn waits_for(ranks: &[RankMessages]) -> HashMap<&str, Vec<(usize, u64)>> {
+    let mut waits: HashMap<&str, Vec<(usize, u64)>> = HashMap::new();
+    for (index, rank) in ranks.iter().enumerate() {
+        for Waited { peer, ns } in &rank.waited {
+            let of_peer = waits.entry(peer).or_default();
+            match of_peer.last_mut() {
+                Some((last, sum)) if *last == index => *sum = sum.saturating_add(*ns),
+                _ => of_peer.push((index, *ns)),
+            }
+        }
+    }
+    waits
 }
 
 fn share(part: u64, whole: u64) -> f64 {
