@@ -13,6 +13,7 @@ mod gates;
 mod granted;
 mod guest;
 mod log;
+mod messages_text;
 mod out;
 mod placement;
 mod plans;

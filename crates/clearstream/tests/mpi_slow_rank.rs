@@ -1,5 +1,5 @@
 //! `mpi --report` and `explain`: the rank that the others wait for is named. Judged alone: ranks that wait for a core do
-//! not wait for messages.
+//! not wait for messages. `mpi --live` and `live --messages` name it while the job runs.
 
 use std::process::{Command, Stdio};
 
@@ -18,7 +18,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &count);
-    for (int turn = 0; turn < 40; turn++) {
+    for (int turn = 0; turn < TURNS; turn++) {
         if (rank == 1)
             usleep(20000);
         for (int other = 0; other < count; other++) {
@@ -33,34 +33,71 @@ int main(int argc, char **argv)
 }
 "#;
 
-#[test]
-fn the_rank_that_the_others_wait_for_is_named() {
-    let scratch = Scratch::new("mpi-slow").expect("a folder");
+/// Compiles the job with so many exchanges of 20 ms.
+fn compile(scratch: &Scratch, turns: u32) {
     let file = |name: &str| scratch.path().join(name);
     std::fs::write(file("job.c"), SLOW_RANK).expect("written");
     let compiled = Command::new("mpicc.openmpi")
-        .args(["-O1", "-o"])
+        .args(["-O1", &format!("-DTURNS={turns}"), "-o"])
         .args([file("job"), file("job.c")])
         .output()
         .expect("mpicc.openmpi is installed (tools/prepare test)");
     assert!(compiled.status.success(), "{compiled:?}");
+}
 
+/// `clearstream mpi OPTION FILE -- mpirun` of the job with three ranks.
+fn job(scratch: &Scratch, option: &str, file: &str) -> Command {
     let test = std::env::current_exe().expect("a test has a path");
     let library = test.parent().expect("and a folder").join("libclearstream_fi.so");
     let launcher = ["--", "mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", "3"];
-    let ran = Command::new(PROGRAM)
+    let mut command = Command::new(PROGRAM);
+    command
         .args(["mpi", "--interface", "lo", "--library"])
         .arg(library)
-        .arg("--report")
-        .arg(file("report"))
+        .arg(option)
+        .arg(scratch.path().join(file))
         .args(launcher)
-        .arg(file("job"))
+        .arg(scratch.path().join("job"))
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("TMPDIR", scratch.path())
-        .stdin(Stdio::null())
+        .stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn live_names_the_slow_rank_while_the_job_runs_and_ends_with_it() {
+    let scratch = Scratch::new("mpi-live").expect("a folder");
+    compile(&scratch, 250);
+    let folder = scratch.path().join("live");
+    std::fs::create_dir(&folder).expect("made");
+    let mut running = job(&scratch, "--live", "live").stderr(Stdio::null()).spawn().expect("it runs");
+    let shown = Command::new(PROGRAM)
+        .args(["--json", "live", "--interval", "200ms", "--messages"])
+        .arg(&folder)
         .output()
         .expect("the program runs");
+    assert!(running.wait().expect("waited for").success());
+    assert!(shown.status.success(), "{shown:?}");
+    let lines = String::from_utf8(shown.stdout).expect("text");
+    let lines: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let is_named = |line: &Value| {
+        let rank = line["limit"]["index"].as_u64().map(|index| &line["ranks"][index as usize]);
+        line["limit"]["code"] == "slow-rank" && rank.is_some_and(|rank| rank["rank"] == 1)
+    };
+    let whole = lines.iter().filter(|line| line["ranks"].as_array().map(Vec::len) == Some(3));
+    let (named, others): (Vec<&Value>, Vec<&Value>) = whole.partition(|line| is_named(line));
+    assert!(named.len() > others.len(), "{} of {named:#?} {others:#?}", lines.len());
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0, "all have ended");
+}
+
+#[test]
+fn the_rank_that_the_others_wait_for_is_named() {
+    let scratch = Scratch::new("mpi-slow").expect("a folder");
+    let file = |name: &str| scratch.path().join(name);
+    compile(&scratch, 40);
+    let ran = job(&scratch, "--report", "report").output().expect("the program runs");
     assert!(ran.status.success(), "{ran:?}");
 
     let explain = |options: &[&str]| {

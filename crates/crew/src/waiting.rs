@@ -55,6 +55,36 @@ impl RankMessages {
     /// What [`RankMessages::kind`] is.
     pub const KIND: &str = "messages_of_a_rank";
 
+    /// What came since an earlier report of the same endpoint. A rank that makes no call of MPI reports nothing
+    /// new: then all numbers are 0.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before: HashMap<&str, u64> =
+            earlier.waited.iter().map(|one| (one.peer.as_str(), one.ns)).collect();
+        let waited = self.waited.iter().map(|one| {
+            let ns = one.ns.saturating_sub(before.get(one.peer.as_str()).copied().unwrap_or(0));
+            Waited { peer: one.peer.clone(), ns }
+        });
+        let more = |of: fn(&Self) -> u64| of(self).saturating_sub(of(earlier));
+        Self {
+            kind: self.kind.clone(),
+            rank: self.rank,
+            host: self.host.clone(),
+            address: self.address.clone(),
+            ran_ns: more(|rank| rank.ran_ns),
+            polled_ns: more(|rank| rank.polled_ns),
+            sent_pkts: more(|rank| rank.sent_pkts),
+            memory_pkts: more(|rank| rank.memory_pkts),
+            received_pkts: more(|rank| rank.received_pkts),
+            resent_pkts: more(|rank| rank.resent_pkts),
+            reasked_pkts: more(|rank| rank.reasked_pkts),
+            duplicate_pkts: more(|rank| rank.duplicate_pkts),
+            unexpected_messages: more(|rank| rank.unexpected_messages),
+            copied_bytes: more(|rank| rank.copied_bytes),
+            waited: waited.filter(|one| one.ns > 0).collect(),
+        }
+    }
+
     /// Share of its time that it waited, 0 to 1.
     #[must_use]
     pub fn waited_share(&self) -> f64 {
@@ -210,6 +240,19 @@ mod tests {
         job[2].polled_ns = 600;
         let limit = judge_messages(&job).expect("reports");
         assert!(matches!(limit, MessagesLimit::Messages { .. }), "{limit:?}");
+    }
+
+    #[test]
+    fn a_later_report_less_an_earlier_one_is_what_came_between() {
+        let [first, ..] = &ranks([300, 0, 0, 0])[..] else { panic!("four") };
+        let mut later = first.clone();
+        (later.ran_ns, later.polled_ns, later.sent_pkts) = (3_000, 1_300, 1_500);
+        (later.waited[0].ns, later.waited[1].ns) = (700, 0);
+        let between = later.since(first);
+        assert_eq!((between.ran_ns, between.sent_pkts, between.waited_share()), (2_000, 500, 0.5));
+        assert_eq!(between.waited, [Waited { peer: "10.0.0.1:1".to_owned(), ns: 700 }]);
+        // A counter that went back, as after a restart, is no huge number.
+        assert_eq!(first.since(&later).ran_ns, 0);
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //! inside the program's calls; nothing here waits but [`Endpoint::close`], for a bounded time.
 
 mod endings;
+mod live;
 mod progress;
 mod waits;
 
 pub(crate) use endings::Queues;
 use endings::{flags_of, number_of};
+use live::Live;
 use waits::Waits;
 
 use std::collections::VecDeque;
@@ -92,8 +94,9 @@ pub(crate) struct Endpoint {
     quiet_polls: u32,
     /// Polls in a row at which an answer was late and not all packets were taken in.
     overdue_polls: u32,
-    /// Where a report is asked for.
+    /// Where a report is asked for, or somebody may look.
     waits: Option<Waits>,
+    live: Option<Live>,
     _presence: Presence,
     probes: Probes,
     operations: Operations,
@@ -157,6 +160,7 @@ impl Endpoint {
             ..Config::new(name.address, at.port(), name.key, random()?)
         };
         let machine = Machine::new(config).map_err(|_config| libc::EINVAL)?;
+        let live = Live::of_port(&endings::host_name(), at.port());
         Ok(Self {
             binding,
             min_multi_bytes: 64,
@@ -169,7 +173,8 @@ impl Endpoint {
             local: Local::open(&name),
             quiet_polls: 0,
             overdue_polls: 0,
-            waits: endings::report_file().map(|_path| Waits::default()),
+            waits: (live.is_some() || endings::report_file().is_some()).then(Waits::default),
+            live,
             _presence: presence,
             probes: Probes::default(),
             operations: Operations::default(),

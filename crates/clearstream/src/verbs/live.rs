@@ -7,11 +7,13 @@
 
 mod far;
 mod json;
+mod messages;
 mod meter;
 mod screen;
 mod text;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use topology::InterfaceCounters;
@@ -27,7 +29,8 @@ use meter::{Meter, Reading};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream live eth0 --interval 500ms\n  \
-    clearstream live --far geneva        both ends of the path to a host that runs `clearstream serve`\n\n\
+    clearstream live --far geneva        both ends of the path to a host that runs `clearstream serve`\n  \
+    clearstream live --messages job      the ranks of a job started by `clearstream mpi --live job`\n\n\
     Rates are those of the interface's counters, including Ethernet headers. --json prints one object\n\
     per line. Ctrl-C (or q in the full-screen view) ends the view with a summary.")]
 pub(crate) struct LiveArgs {
@@ -44,6 +47,9 @@ pub(crate) struct LiveArgs {
     /// Also show the other end: a host that runs `clearstream serve`.
     #[arg(long, value_name = "HOST[:PORT]")]
     far: Option<String>,
+    /// Show the messages of an MPI job's ranks instead: a folder named to `clearstream mpi --live`.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["interfaces", "far", "tui"])]
+    messages: Option<PathBuf>,
     /// Full screen, with the last two minutes as a chart.
     #[arg(long)]
     tui: bool,
@@ -63,6 +69,9 @@ pub(crate) fn run(args: &LiveArgs, json: bool) -> VerbResult {
         return Err(VerbError::usage("with --far name one interface at most"));
     }
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    if let Some(folder) = &args.messages {
+        return messages::follow(folder, args.interval, args.count, json);
+    }
     let far = args.far.as_deref().map(|host| FarEnd::connect(host, args.interval)).transpose()?;
     let near = near_interfaces(args, far.as_ref())?;
     let mut view = View::new(near, far, args.interval);

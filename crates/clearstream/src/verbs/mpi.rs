@@ -28,8 +28,15 @@ const OPEN_MPI: [(&str, &str); 3] = [
 /// Open MPI parameters that select a transport; if given on the command line, they take precedence.
 const CHOICES: [&str; 4] = ["pml", "mtl", "mtl_ofi_provider_include", "mtl_ofi_provider_exclude"];
 /// Environment variables that the ranks need on every host.
-const FORWARDED: [&str; 4] =
-    ["FI_PROVIDER_PATH", INTERFACE_VARIABLE, "FI_CLEARSTREAM_REPORT", SHARED_MEMORY_VARIABLE];
+const FORWARDED: [&str; 5] = [
+    "FI_PROVIDER_PATH",
+    INTERFACE_VARIABLE,
+    "FI_CLEARSTREAM_REPORT",
+    LIVE_VARIABLE,
+    SHARED_MEMORY_VARIABLE,
+];
+/// Names the provider a folder for counters of running ranks.
+const LIVE_VARIABLE: &str = "FI_CLEARSTREAM_LIVE";
 /// Tells the provider which interface or address of the host endpoints use.
 const INTERFACE_VARIABLE: &str = "FI_CLEARSTREAM_IFACE";
 /// Tells the provider how ranks of one host exchange messages.
@@ -76,7 +83,8 @@ impl SharedMemory {
     clearstream mpi plan -- mpirun -n 4 ./job\n  \
     clearstream mpi --interface eth1 -- mpirun --hostfile hosts ./job\n  \
     clearstream mpi --shared-memory off -- mpirun -n 4 ./job\n  \
-    clearstream mpi --report counters.json -- mpirun -n 2 ./job\n\n\
+    clearstream mpi --report counters.json -- mpirun -n 2 ./job\n  \
+    clearstream mpi --live job -- mpirun -n 4 ./job      beside it: clearstream live --messages job\n\n\
     The launcher must be Open MPI's, 4 or 5, with its libfabric component (Debian's has it). The\n\
     library must have the same path on every host. The launcher replaces this process: its exit code\n\
     and its signals are its own. Open MPI's launcher ends with the code of the rank that failed, and\n\
@@ -90,6 +98,10 @@ pub(crate) struct MpiArgs {
     /// Have each rank append a line of JSON with its packet counters to FILE when it ends.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Have each rank keep its packet counters in FOLDER while it runs, for `clearstream live --messages
+    /// FOLDER`; made if it is missing.
+    #[arg(long, value_name = "FOLDER")]
+    live: Option<PathBuf>,
     /// The libfabric provider [default: that beside this program, otherwise in ../lib/clearstream].
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
@@ -148,6 +160,10 @@ fn start(args: &MpiArgs) -> VerbResult {
     }
     if let Some(report) = &args.report {
         command.env("FI_CLEARSTREAM_REPORT", std::path::absolute(report)?);
+    }
+    if let Some(folder) = &args.live {
+        std::fs::create_dir_all(folder).map_err(|error| VerbError::unreadable(folder, &error))?;
+        command.env(LIVE_VARIABLE, std::path::absolute(folder)?);
     }
     let is_set = |name: &&str| {
         command.get_envs().any(|(known, _)| known == *name) || std::env::var_os(name).is_some()

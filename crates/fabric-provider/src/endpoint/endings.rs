@@ -98,11 +98,25 @@ impl Endpoint {
 
     /// One line, where one is asked for.
     pub(super) fn report(&self) {
-        let (Some(path), Some(waits)) = (report_file(), &self.waits) else { return };
+        let (Some(path), Some(line)) = (report_file(), self.counters_line()) else { return };
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        // Nobody is left to tell.
+        file.and_then(|mut file| file.write_all(line.as_bytes())).ok();
+    }
+
+    /// Writes the counters anew, where somebody may look at them while the program runs.
+    pub(super) fn show(&mut self, now_ns: u64) {
+        let is_due = self.live.as_mut().is_some_and(|live| live.is_due(now_ns));
+        if let (true, Some(live), Some(line)) = (is_due, &self.live, self.counters_line()) {
+            live.write(&line);
+        }
+    }
+
+    /// Its counters, and for whom it waited; `None` where that is not recorded.
+    fn counters_line(&self) -> Option<String> {
+        let waits = self.waits.as_ref()?;
         let address = socket_address(&self.name.address);
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "-._".contains(*letter);
-        let host: String = host.chars().filter(is_plain).collect();
+        let host = host_name();
         let counters = self.machine.counters();
         let numbers = [
             ("pid", u64::from(std::process::id())),
@@ -143,10 +157,15 @@ impl Endpoint {
         });
         let waited: Vec<String> = waited.collect();
         writeln!(line, ",\"waited\":[{}]}}", waited.join(",")).ok();
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        // Nobody is left to tell.
-        file.and_then(|mut file| file.write_all(line.as_bytes())).ok();
+        Some(line)
     }
+}
+
+/// This host's name, of letters that need no quoting.
+pub(super) fn host_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "-._".contains(*letter);
+    host.chars().filter(is_plain).collect()
 }
 
 /// The file to which a line is added when an endpoint closes, if one is asked for.

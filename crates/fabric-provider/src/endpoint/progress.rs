@@ -30,6 +30,7 @@ impl Endpoint {
         let now_ns = self.now_ns();
         if let Some(waits) = &mut self.waits {
             waits.poll(now_ns, &self.machine);
+            self.show(now_ns);
         }
         let is_overdue = self.machine.poll_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
         let mut has_received = self.local.receive(now_ns, &mut self.machine, &mut self.buffers);
@@ -134,5 +135,6 @@ impl Endpoint {
         self.transmit();
         self.settle(queues);
         self.report();
+        self.live = None;
     }
 }

@@ -1,4 +1,4 @@
-//! How long the program waited for messages, and whose: known only where a report is asked for.
+//! How long the program waited for messages, and whose: known only where it is told to somebody.
 
 use messaging::{Machine, PeerId};
 

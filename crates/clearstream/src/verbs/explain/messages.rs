@@ -5,13 +5,9 @@ use std::path::Path;
 
 use crew::{MessagesLimit, RankMessages, judge_messages};
 use serde::Serialize;
-use units::{count_of, printable, show_count, show_seconds, show_share};
 
 use crate::exit::VerbError;
-use crate::verdict_text::wrapped;
-
-/// Ranks that the table lists; the others are summed up.
-const SHOWN_MAX: usize = 32;
+use crate::messages_text;
 
 /// Output of `--json`.
 #[derive(Debug, Serialize)]
@@ -54,99 +50,9 @@ pub(super) fn show(told: &Told) -> String {
 }
 
 fn lines(out: &mut String, told: &Told) -> std::fmt::Result {
-    let ranks = &told.ranks;
-    let mut hosts: Vec<&str> = ranks.iter().map(|rank| rank.host.as_str()).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    let longest_ns = ranks.iter().map(|rank| rank.ran_ns).max().unwrap_or(0);
-    writeln!(
-        out,
-        "Messages {} on {}, {}",
-        count_of(ranks.len() as u64, "rank"),
-        count_of(hosts.len() as u64, "host"),
-        show_seconds(longest_ns as f64 / 1e9),
-    )?;
-    writeln!(
-        out,
-        "\n{:<12} {:<12} {:>7}  {:<18} {:>8} {:>8} {:>8} {:>10}",
-        "", "host", "waited", "longest for", "packets", "repeated", "memory", "unexpected"
-    )?;
-    for rank in ranks.iter().take(SHOWN_MAX) {
-        let memory = rank.memory_pkts as f64 / rank.sent_pkts.max(1) as f64;
-        writeln!(
-            out,
-            "{:<12} {:<12} {:>7}  {:<18} {:>8} {:>8} {:>8} {:>10}",
-            name(rank),
-            printable(&rank.host),
-            show_share(rank.waited_share()),
-            longest_for(rank, ranks),
-            show_count(rank.sent_pkts as f64),
-            show_share(rank.repeated_share()),
-            show_share(memory.min(1.0)),
-            show_count(rank.unexpected_messages as f64),
-        )?;
-    }
-    if ranks.len() > SHOWN_MAX {
-        writeln!(out, "and {} more: --json", ranks.len() - SHOWN_MAX)?;
-    }
+    writeln!(out, "Messages {}\n", messages_text::heading(&told.ranks))?;
+    messages_text::table(out, &told.ranks)?;
     let Some(limit) = told.limit else { return Ok(()) };
-    let (verdict, next) = words(limit, ranks);
     writeln!(out)?;
-    wrapped(out, "Verdict  ", &verdict)?;
-    wrapped(out, "Next     ", &next)
-}
-
-fn name(rank: &RankMessages) -> String {
-    match rank.rank {
-        Some(number) => format!("rank {number}"),
-        None => printable(&rank.address).into_owned(),
-    }
-}
-
-fn longest_for(rank: &RankMessages, ranks: &[RankMessages]) -> String {
-    let Some(longest) = rank.waited.iter().max_by_key(|one| one.ns) else { return "-".to_owned() };
-    let peer = ranks.iter().find(|one| one.address == longest.peer);
-    let peer = peer.map_or_else(|| printable(&longest.peer).into_owned(), name);
-    let share = longest.ns as f64 / rank.ran_ns.max(1) as f64;
-    format!("{peer}, {}", show_share(share.min(1.0)))
-}
-
-fn words(limit: MessagesLimit, ranks: &[RankMessages]) -> (String, String) {
-    match limit {
-        MessagesLimit::Loss { repeated_share } => (
-            format!("packet loss: {} of the packets were sent again", show_share(repeated_share)),
-            "clearstream path HOST, between two of the hosts, names where packets are lost"
-                .to_owned(),
-        ),
-        MessagesLimit::SlowRank { index, waited_share, own_share } => {
-            let slow = ranks.get(index).map_or_else(String::new, name);
-            let text = format!(
-                "{slow} holds the others up: at least half of them waited {} of their time or more while a message of it \
-                 was outstanding; it waited {} itself",
-                show_share(waited_share),
-                show_share(own_share),
-            );
-            let next = "compare its core and its share of the work with the others'; clearstream mpi plan -- LAUNCHER shows \
-                        where each rank runs";
-            (text, next.to_owned())
-        }
-        MessagesLimit::Messages { waited_share, memory_share } => {
-            let text = format!(
-                "the ranks wait for messages {} of their time (median), none of them for one rank in particular; {} of \
-                 the packets went through memory",
-                show_share(waited_share),
-                show_share(memory_share),
-            );
-            let next = "fewer and larger messages, or computing while they are on their way";
-            (text, next.to_owned())
-        }
-        MessagesLimit::Computing { waited_share } => {
-            let text = format!(
-                "the ranks compute: they waited for messages {} of their time (median)",
-                show_share(waited_share),
-            );
-            let next = "messages that took no time would gain no more than that";
-            (text, next.to_owned())
-        }
-    }
+    messages_text::verdict(out, limit, &told.ranks)
 }

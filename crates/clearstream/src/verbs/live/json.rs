@@ -9,6 +9,8 @@
 //!   `in_bytes`, `out_bytes`, `in_bits_per_s_mean`, `out_bits_per_s_mean`, `in_bits_per_s_peak`,
 //!   `out_bits_per_s_peak`.
 //!
+//! * With `--messages` instead `{"event":"messages", …}`, see [`super::messages`].
+//!
 //! `in` and `out` are from the interface's view: received and sent, Ethernet headers included as the
 //! device counts them. Within schema 1 members are only added.
 
@@ -17,7 +19,7 @@ use serde::Serialize;
 use super::meter::Meter;
 use super::{Ends, Ticks};
 
-const SCHEMA: &str = "clearstream-live/1";
+pub(super) const SCHEMA: &str = "clearstream-live/1";
 
 #[derive(Debug, Serialize)]
 struct Line<'a, T> {
