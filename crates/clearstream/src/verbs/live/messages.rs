@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -63,8 +63,14 @@ pub(super) fn follow(
     let mut was_seen = false;
     while count.is_none_or(|count| shown_count < count) {
         let reports = read(folder).map_err(|error| VerbError::unreadable(folder, &error))?;
-        if was_seen && reports.is_empty() {
-            break;
+        match (was_seen, reports.is_empty()) {
+            (true, true) => break,
+            (false, true) if started.elapsed() < interval => {
+                // Informational: a closed stderr does not end the view.
+                let name = folder.display();
+                writeln!(crate::out::stderr(), "clearstream: no rank reports in {name} yet").ok();
+            }
+            _ => {}
         }
         was_seen |= !reports.is_empty();
         handle_reports(&mut ranks, reports, Instant::now());
