@@ -346,7 +346,7 @@ fn root_a_comparison_ended_by_a_signal_takes_its_lab_down_and_goes_on() {
 #[test]
 fn root_without_privilege_it_is_one_line() {
     let program = std::env::temp_dir().join(format!("cc-nobody-{}", std::process::id()));
-    std::fs::copy(PROGRAM, &program).expect("a copy that everybody reaches");
+    testkit::executable::copy(PROGRAM, &program);
     let as_nobody = |arguments: &[&str]| {
         let ids = ["--reuid=65534", "--regid=65534", "--clear-groups"];
         let mut command = std::process::Command::new("setpriv");

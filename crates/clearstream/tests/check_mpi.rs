@@ -17,7 +17,7 @@ const LAUNCHERS: [&[&str]; 2] = [
 fn job(launcher: &[&str], model: &ModelFile, options: &[&str]) -> Command {
     let mut command = Command::new(launcher[0]);
     command.args(&launcher[1..]).args(["-n", "2", PROGRAM, "check"]).arg(&model.0).args(options);
-    command.stdin(Stdio::null());
+    command.env("TMPDIR", model.folder()).stdin(Stdio::null());
     command
 }
 
@@ -133,7 +133,7 @@ fn a_job_that_loses_a_rank_neither_holds_nor_hangs() {
         // By its own launch, which has the last word.
         let mut command = Command::new(PROGRAM);
         command.arg("check").arg(&model.0).args(["--hosts", "localhost", "--ranks", "2"]);
-        command.args(["--mpirun", launcher[0]]).stdin(Stdio::null());
+        command.args(["--mpirun", launcher[0]]).env("TMPDIR", model.folder()).stdin(Stdio::null());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let child = child.expect("the program runs");
         let start = Instant::now();

@@ -2,13 +2,14 @@
 
 use crate::PROGRAM;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sys::private::Scratch;
 use testkit::daemon::{Said, listening};
+use testkit::executable;
 use testkit::lab_bed::LabBed;
 use testkit::socket::socket_path;
 
@@ -73,8 +74,7 @@ fn bash_replaces_only_what_follows_the_last_break_of_a_word() {
     let answers =
         "#!/bin/sh\ncase \"$*\" in *--lab=o) echo --lab=office;; *a:b=c) echo a:b=cd;; esac\n";
     fs::remove_file(&program).expect("the program's other name");
-    fs::write(&program, answers).expect("written");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+    executable::script(&program, answers);
     assert_eq!(offered(scratch.path(), "clearstream lab exec --lab=o"), ["office"]);
     assert_eq!(offered(scratch.path(), "clearstream port del a:b=c"), ["cd"]);
 }

@@ -3,7 +3,6 @@
 //! root or user namespaces.
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
@@ -81,8 +80,7 @@ impl Lab {
              exec {PROGRAM} lab exec {} \"$host\" -- sh -c \"$*\"\n",
             self.name
         );
-        std::fs::write(&path, text).expect("written");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).expect("its mode");
+        testkit::executable::script(&path, &text);
         format!("--ssh={} -q", path.display())
     }
 

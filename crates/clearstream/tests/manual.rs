@@ -2,11 +2,11 @@
 
 use crate::PROGRAM;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use sys::private::Scratch;
+use testkit::executable;
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().expect("the program starts")
@@ -113,8 +113,7 @@ fn what_is_installed_is_removed_without_an_empty_folder() {
     fs::create_dir_all(&built).expect("a folder");
     let program = built.join("clearstream");
     // Not the program itself, whose copies with symbols are large.
-    fs::write(&program, format!("#!/bin/sh\nexec '{PROGRAM}' \"$@\"\n")).expect("written");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+    executable::script(&program, &format!("#!/bin/sh\nexec '{PROGRAM}' \"$@\"\n"));
     for library in ["libclearstream_netmap.so", "libclearstream_user.so", "libclearstream_fi.so"] {
         fs::write(built.join(library), "").expect("written");
     }

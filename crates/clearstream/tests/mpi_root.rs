@@ -62,9 +62,7 @@ impl Hosts {
             scratch.path().join("far").display(),
         );
         let path = scratch.path().join("agent");
-        std::fs::write(&path, agent).expect("a file of ours");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&path, mode).expect("it is ours");
+        testkit::executable::script(&path, &agent);
         Some(Self { lab, holder, scratch, job })
     }
 

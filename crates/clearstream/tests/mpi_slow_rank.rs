@@ -86,9 +86,11 @@ fn live_names_the_slow_rank_while_the_job_runs_and_ends_with_it() {
         let rank = line["limit"]["index"].as_u64().map(|index| &line["ranks"][index as usize]);
         line["limit"]["code"] == "slow-rank" && rank.is_some_and(|rank| rank["rank"] == 1)
     };
-    let whole = lines.iter().filter(|line| line["ranks"].as_array().map(Vec::len) == Some(3));
+    // Where other processes take the cores for a second, the ranks wait for those.
+    let slow = lines.iter().filter(|line| line["limit"]["code"] == "slow-rank");
+    let whole = slow.filter(|line| line["ranks"].as_array().map(Vec::len) == Some(3));
     let (named, others): (Vec<&Value>, Vec<&Value>) = whole.partition(|line| is_named(line));
-    assert!(named.len() > others.len(), "{} of {named:#?} {others:#?}", lines.len());
+    assert!(!named.is_empty() && others.is_empty(), "of {lines:#?} {others:#?}");
     assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0, "all have ended");
 }
 

@@ -1,5 +1,5 @@
 //! Tests of the program that judge time, or want the cores for themselves: `make test` runs them one at a time,
-//! with nothing beside them.
+//! with nothing beside them, except those in `paced`.
 
 mod cc_root;
 mod cli;
@@ -9,17 +9,21 @@ mod gateway_lab_root;
 mod gateway_stalls_root;
 mod gateway_units_root;
 mod gateway_watch_root;
-mod gateway_weights_root;
 mod mpi_slow_rank;
 mod packets;
+/// What a link or a clock sets the pace of, and no core here: `tools/test` runs three at a time, with nothing else beside
+/// them.
+mod paced {
+    mod gateway_weights_root;
+    mod reproduce_cumulus_root;
+    mod tune_gain_root;
+}
 mod planted_recorded;
 mod planted_root;
-mod reproduce_cumulus_root;
 mod serve_limits;
 mod topo;
 #[path = "support/tune_bed.rs"]
 mod tune_bed;
-mod tune_gain_root;
 
 /// What is tested.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use testkit::daemon::listening;
+use testkit::executable;
 
 /// Nobody else's numbers.
 const VICTIM: u32 = 65_531;
@@ -33,8 +34,7 @@ impl Place {
         mode(&path, 0o1777);
         let bin = path.join("bin");
         fs::create_dir(&bin).expect("ours");
-        fs::copy(PROGRAM, bin.join("clearstream")).expect("a copy");
-        mode(&bin.join("clearstream"), 0o755);
+        executable::copy(PROGRAM, bin.join("clearstream"));
         mode(&bin, 0o755);
         fs::write(bin.join("x.toml"), LAB).expect("ours");
         Some(Self { path })

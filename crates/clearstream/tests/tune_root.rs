@@ -1,5 +1,5 @@
 //! Tuning as a user meets it: what goes wrong is said in a line with nothing half-applied. What it gains is judged in
-//! `tune_gain_root.rs`.
+//! `paced/tune_gain_root.rs`.
 
 use crate::PROGRAM;
 use std::fs;

@@ -32,12 +32,15 @@ fn job(name: &str, rank: impl Fn(Job), check: impl Fn(Option<i32>, &str)) {
         command.args(&launcher[1..]).args(["-n", &RANKS.to_string()]).arg(&program);
         let test = format!("mpi::{name}");
         command.args(["--exact", &test, "--nocapture", "--test-threads", "1"]);
-        // Tests of one process run side by side.
-        let file = std::env::temp_dir().join(format!("crew-said-{}-{name}", std::process::id()));
-        command.env(SAID, &file);
+        // Tests of one process run side by side, and jobs that begin and end in one folder meet in what Open MPI makes
+        // and removes there.
+        let folder = std::env::temp_dir().join(format!("crew-said-{}-{name}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a folder of our own");
+        let file = folder.join("said");
+        command.env(SAID, &file).env("TMPDIR", &folder);
         let done = command.stdin(Stdio::null()).output().expect("a launcher");
         let written = std::fs::read(&file).unwrap_or_default();
-        std::fs::remove_file(&file).ok();
+        std::fs::remove_dir_all(&folder).ok();
         let said = [done.stdout, done.stderr, written].concat();
         let said = format!("{launcher:?}: {}", String::from_utf8_lossy(&said));
         check(done.status.code(), &said);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::program;
+use crate::{executable, program};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -209,7 +209,7 @@ pub fn as_nobody() {
     let directory = std::env::temp_dir().join(format!("nobody-{}", std::process::id()));
     fs::create_dir(&directory).expect("a directory of our own");
     let copy = directory.join("clearstream");
-    fs::copy(program(), &copy).expect("a copy");
+    executable::copy(program(), &copy);
     let runtime = directory.join("run");
     fs::create_dir(&runtime).expect("a runtime directory");
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);

@@ -6,6 +6,7 @@
 
 pub mod daemon;
 pub mod effort;
+pub mod executable;
 pub mod kernel_threads;
 pub mod lab_bed;
 pub mod machines;

@@ -1,6 +1,6 @@
 //! Dining philosophers as models, and what a check of them says.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -26,14 +26,21 @@ pub(crate) fn philosophers(count: usize, greedy: bool) -> String {
     text + "system async;\n"
 }
 
-/// A file that is gone when dropped.
+/// A file in a folder of its own, gone when dropped.
 pub(crate) struct ModelFile(pub(crate) PathBuf);
 
 impl ModelFile {
     pub(crate) fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ranks-{name}-{}.dve", std::process::id()));
-        std::fs::write(&path, text).expect("a file in the temporary folder");
+        let folder = std::env::temp_dir().join(format!("ranks-{name}-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a folder in the temporary folder");
+        let path = folder.join("model.dve");
+        std::fs::write(&path, text).expect("a file of ours");
         Self(path)
+    }
+
+    /// For temporary files of jobs: where two begin and end in one folder, Open MPI 4 may find what it is about to make.
+    pub(crate) fn folder(&self) -> &Path {
+        self.0.parent().expect("it is in one")
     }
 
     pub(crate) fn check(&self, options: &[&str]) -> (Option<i32>, Value) {
@@ -71,7 +78,7 @@ impl Drop for Folder {
 
 impl Drop for ModelFile {
     fn drop(&mut self) {
-        std::fs::remove_file(&self.0).ok();
+        std::fs::remove_dir_all(self.folder()).ok();
     }
 }
 

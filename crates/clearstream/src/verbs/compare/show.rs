@@ -53,7 +53,7 @@ fn write_text(out: &mut String, comparison: &Comparison, is_all: bool) -> std::f
     }
     writeln!(out, "   {}", counted(comparison))?;
     if is_same(comparison) {
-        return writeln!(out, "\nA and B are the same measurements: no figure differs.");
+        writeln!(out, "\nA and B are the same measurements.")?;
     }
     let alike: Vec<&ComparedFigure> = comparison.alike().collect();
     if alike.is_empty() {

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use results::{Results, Work};
 
@@ -16,8 +17,10 @@ impl Drop for Folder {
     }
 }
 
-/// Reproduces it once; the document.
+/// Reproduces it once; the document. One at a time: they use the same lab.
 fn reproduced(id: &str) -> (Results, Option<i32>) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Folder(std::env::temp_dir().join(format!("{id}-{}", std::process::id())));
     std::fs::create_dir_all(&folder.0).expect("a folder of our own");
     let file = folder.0.join("results.json");
