@@ -173,7 +173,9 @@ fn plain(message: &dyn fmt::Display) -> String {
     let mut line = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         match part.split_once(')') {
-            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => line += rest,
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                line += rest
+            }
             _ => {
                 line += " (os error ";
                 line += part;
@@ -377,9 +379,12 @@ mod tests {
 
     #[test]
     fn an_error_of_the_system_is_told_in_words_alone() {
-        let of = |number| VerbError::usage(io::Error::from_raw_os_error(number)).and("; see").to_string();
+        let of = |number| {
+            VerbError::usage(io::Error::from_raw_os_error(number)).and("; see").to_string()
+        };
         assert_eq!(of(2), "No such file or directory; see");
-        let (file, twice) = ("a (os error x): b", VerbError::failed("a (os error 5): b (os error 71)"));
+        let (file, twice) =
+            ("a (os error x): b", VerbError::failed("a (os error 5): b (os error 71)"));
         assert_eq!(VerbError::failed(file).to_string(), file);
         assert_eq!(twice.to_string(), "a: b");
     }

@@ -175,8 +175,10 @@ fn experiment(out: &mut String, told: &Confirmation, is_new: bool) -> std::fmt::
     wrapped(out, "       - ", &format!("experiment{word}: {}{outcome}", told.change))?;
     let bounds = (told.predicted_low_bits_per_s, told.predicted_high_bits_per_s);
     if let Some(predicted) = between(bounds) {
-        let mut line =
-            format!("predicted interval {predicted}; measured {}", show_bit_rate(told.after_bits_per_s));
+        let mut line = format!(
+            "predicted interval {predicted}; measured {}",
+            show_bit_rate(told.after_bits_per_s)
+        );
         if let Some(rival) = &told.rival {
             let name = rival.limit.name();
             let predicted = between((rival.low_bits_per_s, rival.high_bits_per_s));

@@ -71,7 +71,8 @@ fn live_names_the_slow_rank_while_the_job_runs_and_ends_with_it() {
     compile(&scratch, 250);
     let folder = scratch.path().join("live");
     std::fs::create_dir(&folder).expect("made");
-    let mut running = job(&scratch, "--live", "live").stderr(Stdio::null()).spawn().expect("it runs");
+    let mut running =
+        job(&scratch, "--live", "live").stderr(Stdio::null()).spawn().expect("it runs");
     let shown = Command::new(PROGRAM)
         .args(["--json", "live", "--interval", "200ms", "--messages"])
         .arg(&folder)

@@ -275,8 +275,10 @@ fn status(name: Option<&str>, json: bool) -> VerbResult {
 
 /// The counters of the lab's switches, and the socket by which programs attach to each.
 fn switches(lab: &Lab, counted: &[SwitchCounters]) -> Vec<serde_json::Value> {
-    let row = |counters: &SwitchCounters| json!({ "switch": counters.switch, "ports": counters.ports,
-        "socket": lab.switch_socket(&counters.switch) });
+    let row = |counters: &SwitchCounters| {
+        json!({ "switch": counters.switch, "ports": counters.ports,
+        "socket": lab.switch_socket(&counters.switch) })
+    };
     counted.iter().map(row).collect()
 }
 

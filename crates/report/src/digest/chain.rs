@@ -122,7 +122,9 @@ impl Chain {
             Limit::InterruptCore | Limit::SoftnetBacklog => self.interrupt_core(receiving),
             Limit::Qdisc | Limit::Offloads | Limit::Pcie => (Place::Nic, Some(sending)),
             Limit::RingOverrun | Limit::InterruptModeration => (Place::Nic, Some(receiving)),
-            Limit::LinkRate | Limit::Shaper | Limit::CrossTraffic | Limit::Queue if at.is_some() => {
+            Limit::LinkRate | Limit::Shaper | Limit::CrossTraffic | Limit::Queue
+                if at.is_some() =>
+            {
                 (Place::Nic, at)
             }
             Limit::LinkRate

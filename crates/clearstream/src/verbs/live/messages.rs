@@ -93,7 +93,8 @@ fn read(folder: &Path) -> io::Result<BTreeMap<OsString, RankMessages>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();
-        let is_small = entry.metadata().is_ok_and(|it| it.is_file() && it.len() <= REPORT_BYTES_MAX);
+        let is_small =
+            entry.metadata().is_ok_and(|it| it.is_file() && it.len() <= REPORT_BYTES_MAX);
         // The next version of a file begins with a point.
         let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
         if !is_small || is_hidden || path.extension().is_none_or(|ending| ending != "json") {
@@ -139,7 +140,9 @@ fn between(ranks: &BTreeMap<OsString, Rank>, now: Instant) -> Vec<(RankMessages,
         }
     });
     let mut told: Vec<(RankMessages, Duration)> = told.collect();
-    told.sort_by(|(a, _), (b, _)| (a.rank, &a.host, &a.address).cmp(&(b.rank, &b.host, &b.address)));
+    told.sort_by(|(a, _), (b, _)| {
+        (a.rank, &a.host, &a.address).cmp(&(b.rank, &b.host, &b.address))
+    });
     told
 }
 
@@ -212,7 +215,8 @@ mod tests {
     #[test]
     fn what_is_no_report_is_passed_over() {
         let folder = sys::private::Scratch::new("live-messages").expect("a folder");
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("written");
+        let write =
+            |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("written");
         write("h.1.7.json", "{\"kind\":\"messages_of_a_rank\",\"rank\":3,\"ran_ns\":8}");
         write(".h.2.7.json", "{\"kind\":\"messages_of_a_rank\",\"rank\":2}");
         write("h.3.7.json", "{\"kind\":\"messages_of_a_r");
