@@ -6,6 +6,8 @@ mod host;
 mod run;
 mod windows;
 
+use std::cell::OnceCell;
+
 use results::{
     End, Estimate, HostFacts, InterfaceFacts, Limit, Point, Results, TestSpec, WindowUse,
 };
@@ -19,6 +21,7 @@ pub(crate) use run::{Run, opposite, report_of};
 use crate::ceilings::Headers;
 use crate::change::Change;
 use crate::numbers::{middle, positive, ratio, share};
+use crate::symptoms::Shown;
 use crate::thresholds::{Fit, Fitted, signs};
 use crate::wanted::{Wanted, idle_rtt_s};
 
@@ -53,6 +56,8 @@ pub(crate) struct Observed<'a> {
     refuted: Vec<Limit>,
     /// Whether both ends run on one kernel (an emulated path), so that core figures are shared.
     pub(crate) one_machine: bool,
+    /// Computed when first read.
+    shown: OnceCell<Shown>,
     results: &'a Results,
 }
 
@@ -108,6 +113,7 @@ impl<'a> Observed<'a> {
             udp: udp_test(results, run),
             acknowledgements: Acknowledgements::of(run, spec.omit_s),
             one_machine,
+            shown: OnceCell::new(),
             results,
             sender,
         })
@@ -122,6 +128,11 @@ impl<'a> Observed<'a> {
     /// The same observations, with a rate to size windows and buffers for.
     pub(crate) fn wanting(&self, wanted: Wanted) -> Self {
         Self { wanted: Some(wanted), ..self.clone() }
+    }
+
+    /// The symptoms of the judged test.
+    pub(crate) fn shown(&self) -> &Shown {
+        self.shown.get_or_init(|| Shown::of(self.results))
     }
 
     /// The results document.

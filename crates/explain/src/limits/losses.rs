@@ -9,15 +9,23 @@ use crate::numbers::{positive, ratio, share};
 use crate::observed::{HostView, Observed};
 use crate::thresholds::{Fitted, hosts, path, signs};
 
+/// Linux's congestion control, where the sender does not tell its own.
+const USUAL_ALGORITHM: &str = "cubic";
+
+/// The sender's congestion control: what its kernel reports or, if nobody reports that, what the test asked of it.
+pub(super) fn algorithm<'s>(seen: &'s Observed<'_>) -> Option<&'s str> {
+    seen.flow.congestion_control.as_deref().or(seen.spec.congestion_control.as_deref())
+}
+
 /// Throughput at which the algorithm in use settles for a share of lost segments, bit/s; `None` for BBR,
 /// which does not treat loss as congestion.
 pub(super) fn law(seen: &Observed<'_>, lost_share: f64) -> Option<f64> {
-    let name = seen.flow.congestion_control.as_deref().unwrap_or("cubic");
+    let name = algorithm(seen).unwrap_or(USUAL_ALGORITHM);
     if name.starts_with("bbr") {
         return None;
     }
     let lost = positive(lost_share)?;
-    let (mss_bytes, rtt_s) = (seen.flow.mss_bytes?, seen.base_rtt_s?);
+    let (mss_bytes, rtt_s) = (seen.flow.segment_bytes?, seen.base_rtt_s?);
     let reno_segments = path::MATHIS / lost.sqrt();
     let cubic_segments = path::CUBIC * (rtt_s / lost).powf(path::CUBIC_POWER);
     let segments = if name == "reno" { reno_segments } else { cubic_segments.max(reno_segments) };

@@ -32,15 +32,18 @@ pub(crate) struct Flow {
     /// Throughput of the last third of the test over that of the first.
     pub(crate) growth: Option<f64>,
     pub(crate) pacing_bits_per_s: Option<f64>,
+    /// Payload of a full segment, as the sender's kernel knows it.
     pub(crate) mss_bytes: Option<f64>,
+    /// The same or, if the sender reports none, the receiver's.
+    pub(crate) segment_bytes: Option<f64>,
     pub(crate) congestion_control: Option<String>,
     /// `SO_MAX_PACING_RATE`, summed over all streams.
     pub(crate) pacing_max_bits_per_s: Option<f64>,
     /// Segments delivered with an ECN congestion mark.
     pub(crate) marked_count: Option<f64>,
     /// Reordering events that the sender noticed.
-    /// Segments that the sender retransmitted needlessly.
     pub(crate) reordered_count: Option<f64>,
+    /// Segments that the sender retransmitted needlessly.
     pub(crate) needless_count: Option<f64>,
     /// Packets that arrived out of order, as the receiver counts them.
     pub(crate) out_of_order_count: Option<f64>,
@@ -74,6 +77,7 @@ impl Flow {
             loss_event_share: None,
             growth: run.growth(),
             pacing_bits_per_s: run.summed(|tcp| tcp.pacing_bits_per_s.and_then(positive)),
+            segment_bytes: run.segment_bytes(),
             mss_bytes: tcp.and_then(|tcp| positive(f64::from(tcp.mss_bytes))),
             pacing_max_bits_per_s: run
                 .senders
@@ -100,18 +104,18 @@ impl Flow {
         self,
         runs: impl Iterator<Item = &'a Run<'r>>,
     ) -> Self {
-        let (mut again, mut sent, mut events) = (None, 0.0, 0.0);
+        let (mut again, mut sent, mut events) = (None, 0.0, None);
         for run in runs {
             let Some((run_again, run_sent)) = run.retransmits() else { continue };
             again = Some(again.unwrap_or(0.0) + run_again);
             sent += run_sent;
-            events += run.loss_events();
+            events = run.loss_events().map(|of_run| of_run + events.unwrap_or(0.0)).or(events);
         }
         let Some(again) = again else { return self };
         Self {
             retransmits_count: Some(again),
             retransmit_share: share(again, sent + again),
-            loss_event_share: share(events, sent + again),
+            loss_event_share: events.and_then(|events| share(events, sent + again)),
             ..self
         }
     }

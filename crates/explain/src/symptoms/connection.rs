@@ -3,15 +3,14 @@
 use results::TcpSample;
 
 use super::definition::{Row, SymptomUnit as Unit, row};
+use super::names;
 use super::tested::Seen;
 use crate::numbers::{counted, positive, ratio, share};
 use crate::observed::receiver_fullness;
+use crate::thresholds::signs;
 
 /// Name of the check whether throughput, round trip and data in flight agree.
 pub(super) const LITTLES_LAW: &str = "littles-law-ratio";
-
-/// From this share of a window or buffer on it counts as full.
-const FULL_MIN: f64 = 0.95;
 
 /// At the end that sends the data.
 pub(super) static SENDER: &[Row] = &[
@@ -133,6 +132,13 @@ pub(super) static SENDER: &[Row] = &[
         "tcp_info.tcpi_unacked, tcpi_snd_cwnd",
         "part of the samples in which at least 0.95 of the congestion window was in flight",
         |seen| full_share(seen, |tcp| counted(tcp.congestion_window_bytes)),
+    ),
+    row(
+        names::DRAINED,
+        Unit::Share,
+        "tcp_info.tcpi_notsent_bytes, tcpi_unacked, tcpi_snd_cwnd, SIOCOUTQ",
+        "part of the samples in which all that was written is in flight though both windows have room: the sender was given no more",
+        |seen| seen.run.drained_share(),
     ),
     row(
         LITTLES_LAW,
@@ -324,7 +330,10 @@ fn steady_sum(seen: &Seen<'_>, read: fn(&TcpSample) -> Option<u64>) -> Option<f6
 fn full_share(seen: &Seen<'_>, window: fn(&TcpSample) -> Option<f64>) -> Option<f64> {
     seen.in_flight_bytes()?;
     let filled = seen.each(|tcp| share(in_flight(tcp)?, window(tcp)?));
-    share(filled.iter().filter(|fill| **fill >= FULL_MIN).count() as f64, filled.len() as f64)
+    share(
+        filled.iter().filter(|fill| **fill >= signs::WINDOW_FULL).count() as f64,
+        filled.len() as f64,
+    )
 }
 
 fn segments_per_acknowledgement(seen: &Seen<'_>) -> Option<f64> {

@@ -1,0 +1,27 @@
+//! The symptoms of the judged test, as mechanisms read them.
+
+use results::Results;
+
+use super::{Section, SymptomEstimate, SymptomGroup};
+
+/// What the judged test shows of the connection, the path and the hosts, each symptom by the name that
+/// `explain --symptoms` prints. A symptom that was not measured is `None`.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown(Vec<SymptomGroup>);
+
+impl Shown {
+    pub(crate) fn of(results: &Results) -> Self {
+        Self(super::of_judged_test(results))
+    }
+
+    /// A symptom of the connection at the sending end.
+    pub(crate) fn sender(&self, name: &str) -> Option<SymptomEstimate> {
+        self.find(|group| group.section == Section::Sender, name)
+    }
+
+    fn find(&self, of: impl Fn(&SymptomGroup) -> bool, name: &str) -> Option<SymptomEstimate> {
+        let groups = self.0.iter().filter(|group| of(group));
+        let mut symptoms = groups.flat_map(|group| &group.symptoms);
+        symptoms.find(|symptom| symptom.name == name)?.estimate
+    }
+}
