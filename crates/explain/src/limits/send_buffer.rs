@@ -177,7 +177,7 @@ fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
     let drained = seen.shown().sender(names::DRAINED).map_or(0.0, |drained| drained.median);
     let mut first = match counted {
         // Small and frequent acknowledgements, or the sender's own pacing, hide the wait from the kernel's account.
-        Some(counted) if drained > signs::PERHAPS => format!(
+        Some(counted) if signs::DRAINED_MOST * drained >= share - path::TOLD_APART => format!(
             "{} of the samples catch the sender with nothing left to send though both windows have room (the kernel \
              counts {} of the time as limited by the buffer)",
             percent(drained),

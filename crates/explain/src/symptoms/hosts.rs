@@ -4,6 +4,7 @@ use results::{CoreUse, DeviceCounters};
 
 use super::Symptom;
 use super::definition::{Definition, SymptomUnit as Unit};
+use super::names;
 use super::tested::Tested;
 use crate::numbers::{middle, positive, share};
 use crate::observed::packet_bytes;
@@ -270,7 +271,7 @@ pub(super) static ROWS: &[HostRow] = &[
         |test| qdisc(test, |one| one.backlog_bytes),
     ),
     row(
-        "memory-traffic",
+        names::MEMORY_TRAFFIC,
         Unit::BytesPerS,
         "resctrl mbm_total_bytes",
         "bytes read from and written to memory, all nodes",

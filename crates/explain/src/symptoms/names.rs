@@ -1,4 +1,9 @@
 //! Names of the symptoms that mechanisms read.
 
-/// Part of the samples in which the sender was given less to send than the windows allow.
+// The connection at the end that sends.
+
 pub(crate) const DRAINED: &str = "drained-share";
+
+// A host.
+
+pub(crate) const MEMORY_TRAFFIC: &str = "memory-traffic";

@@ -1,6 +1,6 @@
 //! The symptoms of the judged test, as mechanisms read them.
 
-use results::Results;
+use results::{End, Results};
 
 use super::{Section, SymptomEstimate, SymptomGroup};
 
@@ -17,6 +17,12 @@ impl Shown {
     /// A symptom of the connection at the sending end.
     pub(crate) fn sender(&self, name: &str) -> Option<SymptomEstimate> {
         self.find(|group| group.section == Section::Sender, name)
+    }
+
+    /// A symptom of the host at one end.
+    pub(crate) fn host(&self, end: End, name: &str) -> Option<SymptomEstimate> {
+        let is_host = |section| matches!(section, Section::NearHost | Section::FarHost);
+        self.find(|group| is_host(group.section) && group.end == Some(end), name)
     }
 
     fn find(&self, of: impl Fn(&SymptomGroup) -> bool, name: &str) -> Option<SymptomEstimate> {
