@@ -5,8 +5,9 @@ use results::QdiscCounters;
 use super::causes::explains_losses;
 use super::plateau::udp_over_best;
 use crate::ceiling::{ETHERNET_QDISC_BYTES, goodput_ceiling};
-use crate::numbers::{positive, ratio, share};
+use crate::numbers::{positive, ratio};
 use crate::observed::{HostView, Observed};
+use crate::symptoms::names;
 use crate::thresholds::{Fitted, hosts, path, signs};
 
 /// Linux's congestion control, where the sender does not tell its own.
@@ -74,9 +75,9 @@ pub(crate) fn mistaken(seen: &Observed<'_>) -> f64 {
 
 /// Confidence, 0 to 1, that congestion control responded to marks.
 pub(super) fn marks(seen: &Observed<'_>) -> f64 {
-    let marked = seen.flow.marked_count.unwrap_or(0.0);
-    let of_all = seen.segments().and_then(|all| share(marked, all)).unwrap_or(0.0);
-    path::MARKED_SHARE.of(of_all) * path::MARKED_COUNT.of(marked)
+    let of_sender = |name: &str| seen.shown().sender(name).map_or(0.0, |told| told.median);
+    path::MARKED_SHARE.of(of_sender(names::MARKED_SHARE))
+        * path::MARKED_COUNT.of(of_sender(names::MARKED_SEGMENTS))
 }
 
 /// Confidence, 0 to 1, that packets are dropped without a queue before them.

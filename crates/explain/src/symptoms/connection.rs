@@ -197,7 +197,7 @@ pub(super) static SENDER: &[Row] = &[
         segments_per_acknowledgement,
     ),
     row(
-        "retransmit-share",
+        names::RETRANSMIT_SHARE,
         Unit::Share,
         "tcp_info.tcpi_total_retrans",
         "segments retransmitted, of those sent",
@@ -223,11 +223,14 @@ pub(super) static SENDER: &[Row] = &[
     row("reordering-events", Unit::Count, "tcp_info.tcpi_reord_seen", "times that a segment turned out to be late, not lost", |seen| {
         seen.flow.reordered_count
     }),
+    row(names::MARKED_SEGMENTS, Unit::Count, "tcp_info.tcpi_delivered_ce", "segments delivered with a congestion mark (ECN)", |seen| {
+        seen.flow.marked_count
+    }),
     row(
-        "marked-share",
+        names::MARKED_SHARE,
         Unit::Share,
         "tcp_info.tcpi_delivered_ce",
-        "segments delivered with a congestion mark (ECN)",
+        "the same, of the segments sent",
         |seen| share(seen.flow.marked_count?, seen.segments()?),
     ),
     row(

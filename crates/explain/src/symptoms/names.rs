@@ -3,6 +3,9 @@
 // The connection at the end that sends.
 
 pub(crate) const DRAINED: &str = "drained-share";
+pub(crate) const RETRANSMIT_SHARE: &str = "retransmit-share";
+pub(crate) const MARKED_SEGMENTS: &str = "marked-segments";
+pub(crate) const MARKED_SHARE: &str = "marked-share";
 
 // A host.
 
