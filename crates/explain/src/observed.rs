@@ -42,8 +42,6 @@ pub(crate) struct Observed<'a> {
     /// The same test over several streams: their number, and their total throughput in bit/s.
     pub(crate) several: Option<(u32, Estimate)>,
     pub(crate) udp: Option<UdpSeen>,
-    /// The acknowledgements of the judged test, where both ends counted them.
-    pub(crate) acknowledgements: Option<Acknowledgements>,
     /// Idle share, 0 to 1, of the sender's and of the receiver's cores in the test over several streams.
     several_idle: (Option<f64>, Option<f64>),
     /// The windows of the judged test, if the sender reports them.
@@ -111,7 +109,6 @@ impl<'a> Observed<'a> {
             fit,
             refuted: Vec::new(),
             udp: udp_test(results, run),
-            acknowledgements: Acknowledgements::of(run, spec.omit_s),
             one_machine,
             shown: OnceCell::new(),
             results,

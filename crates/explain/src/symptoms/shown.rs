@@ -19,6 +19,11 @@ impl Shown {
         self.find(|group| group.section == Section::Sender, name)
     }
 
+    /// A symptom of the path between the hosts.
+    pub(crate) fn path(&self, name: &str) -> Option<SymptomEstimate> {
+        self.find(|group| group.section == Section::Path, name)
+    }
+
     /// A symptom of the host at one end.
     pub(crate) fn host(&self, end: End, name: &str) -> Option<SymptomEstimate> {
         let is_host = |section| matches!(section, Section::NearHost | Section::FarHost);
