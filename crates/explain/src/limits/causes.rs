@@ -5,7 +5,15 @@ use results::{CoreUse, Proximity};
 
 use crate::numbers::ratio;
 use crate::observed::{HostView, Observed};
+use crate::symptoms::names;
 use crate::thresholds::{hosts, signs};
+
+/// Confidence, 0 to 1, that a processor quota throttled an end.
+pub(super) fn throttled(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
+    let of_host = |name: &str| seen.shown().host(host.end, name).map_or(0.0, |told| told.median);
+    signs::THROTTLED_PERIODS.of(of_host(names::QUOTA_THROTTLED))
+        * signs::THROTTLED_TIME.of(of_host(names::QUOTA_STOPPED))
+}
 
 /// Clock of the busiest thread's core, and the highest the processor reaches; kHz.
 pub(super) fn clock_khz(host: &HostView<'_>) -> Option<(f64, f64)> {
@@ -125,7 +133,7 @@ pub(super) fn stolen(host: &HostView<'_>) -> f64 {
 /// The strongest of these reasons at one end, 0 to 1.
 pub(super) fn other_reason(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     [
-        host.throttled(),
+        throttled(seen, host),
         host.held_behind(),
         stolen(host),
         slow_clock(host),

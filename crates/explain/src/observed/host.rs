@@ -171,16 +171,6 @@ impl<'a> HostView<'a> {
         self.cores.iter().find(|core| core.core == number)
     }
 
-    /// Confidence, 0 to 1, that its processor quota throttled it.
-    pub(crate) fn throttled(&self) -> f64 {
-        let Some(quota) = self.counters.and_then(|counters| counters.quota.as_ref()) else {
-            return 0.0;
-        };
-        let periods = share(quota.throttled_count as f64, quota.periods_count as f64);
-        let stopped = share(quota.throttled_s, self.duration_s).unwrap_or(0.0);
-        signs::THROTTLED_PERIODS.of(periods.unwrap_or(0.0)) * signs::THROTTLED_TIME.of(stopped)
-    }
-
     /// Confidence, 0 to 1, that a scheduling policy of low priority keeps it waiting.
     pub(crate) fn held_behind(&self) -> f64 {
         let behind = self.thread.policy.as_deref().is_some_and(|policy| {

@@ -128,7 +128,7 @@ pub(super) static ROWS: &[HostRow] = &[
         },
     ),
     row(
-        "quota-throttled-share",
+        names::QUOTA_THROTTLED,
         Unit::Share,
         "cpu.stat",
         "part of the periods of its processor quota in which it was throttled",
@@ -143,6 +143,13 @@ pub(super) static ROWS: &[HostRow] = &[
         "cpu.stat",
         "time its threads were throttled, all cores together",
         |test| Some(test.view.counters?.quota.as_ref()?.throttled_s),
+    ),
+    row(
+        names::QUOTA_STOPPED,
+        Unit::Share,
+        "cpu.stat",
+        "the same over the measured time, at most 1",
+        |test| share(test.view.counters?.quota.as_ref()?.throttled_s, test.view.duration_s),
     ),
     row(
         "clock-of-maximum",

@@ -16,4 +16,6 @@ pub(crate) const ACKS_ARRIVED: &str = "acknowledgements-arrived";
 
 // A host.
 
+pub(crate) const QUOTA_THROTTLED: &str = "quota-throttled-share";
+pub(crate) const QUOTA_STOPPED: &str = "quota-stopped-share";
 pub(crate) const MEMORY_TRAFFIC: &str = "memory-traffic";
