@@ -194,7 +194,7 @@ impl Mechanism for MemoryBandwidth {
 }
 
 fn traffic_bytes_per_s(seen: &Observed<'_>, end: End) -> Option<f64> {
-    Some(seen.shown().host(end, names::MEMORY_TRAFFIC)?.median)
+    seen.shown().host(end, names::MEMORY_TRAFFIC)
 }
 
 /// Memory traffic per byte of payload; 0 if unknown.

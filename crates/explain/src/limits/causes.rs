@@ -10,7 +10,7 @@ use crate::thresholds::{hosts, signs};
 
 /// Confidence, 0 to 1, that a processor quota throttled an end.
 pub(super) fn throttled(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
-    let of_host = |name: &str| seen.shown().host(host.end, name).map_or(0.0, |told| told.median);
+    let of_host = |name: &str| seen.shown().host(host.end, name).unwrap_or(0.0);
     signs::THROTTLED_PERIODS.of(of_host(names::QUOTA_THROTTLED))
         * signs::THROTTLED_TIME.of(of_host(names::QUOTA_STOPPED))
 }

@@ -132,7 +132,7 @@ fn quota_of<'a>(host: &HostView<'a>) -> Option<&'a Quota> {
 
 /// Time that a quota stopped an end's threads over the measured time, 0 to 1.
 fn stopped(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
-    seen.shown().host(host.end, names::QUOTA_STOPPED).map_or(0.0, |told| told.median)
+    seen.shown().host(host.end, names::QUOTA_STOPPED).unwrap_or(0.0)
 }
 
 /// The end that was throttled more.

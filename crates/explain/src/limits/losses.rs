@@ -75,7 +75,7 @@ pub(crate) fn mistaken(seen: &Observed<'_>) -> f64 {
 
 /// Confidence, 0 to 1, that congestion control responded to marks.
 pub(super) fn marks(seen: &Observed<'_>) -> f64 {
-    let of_sender = |name: &str| seen.shown().sender(name).map_or(0.0, |told| told.median);
+    let of_sender = |name: &str| seen.shown().sender(name).unwrap_or(0.0);
     path::MARKED_SHARE.of(of_sender(names::MARKED_SHARE))
         * path::MARKED_COUNT.of(of_sender(names::MARKED_SEGMENTS))
 }

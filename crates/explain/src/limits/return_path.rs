@@ -110,13 +110,13 @@ impl Mechanism for ReturnPath {
 
 /// Share of the acknowledgements that did not arrive, 0 to 1; `None` unless both ends counted them.
 fn lost_share(seen: &Observed<'_>) -> Option<f64> {
-    Some(seen.shown().path(names::ACKS_LOST_SHARE)?.median)
+    seen.shown().path(names::ACKS_LOST_SHARE)
 }
 
 /// Bits per second that the acknowledgements took, as a queueing discipline counts them.
 fn rate(seen: &Observed<'_>) -> Option<f64> {
     let packet_bytes = f64::from(seen.headers().bytes()) + ETHERNET_QDISC_BYTES;
-    positive(seen.shown().path(names::ACKS_ARRIVED)?.median * packet_bytes * 8.0)
+    positive(seen.shown().path(names::ACKS_ARRIVED)? * packet_bytes * 8.0)
 }
 
 /// The receiver's own shaper, if it has one: its end, and its rate in bit/s.
@@ -131,7 +131,7 @@ fn shaped(seen: &Observed<'_>) -> Option<(End, f64)> {
 
 /// Confidence, 0 to 1, that something waits on the path: round trips grow under load, in relation and in time.
 fn late(seen: &Observed<'_>) -> f64 {
-    let told = |name: &str| seen.shown().path(name).map_or(0.0, |told| told.median);
+    let told = |name: &str| seen.shown().path(name).unwrap_or(0.0);
     path::LATE_GROWTH.of(told(names::QUEUE_GROWTH))
         * seen.fit[Fitted::LateS].of(told(names::QUEUE_DELAY))
 }

@@ -174,7 +174,7 @@ fn tuned_ceiling(seen: &Observed<'_>) -> Option<f64> {
 
 fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
     let counted = seen.flow.send_buffer_share.filter(|counted| *counted < share - path::TOLD_APART);
-    let drained = seen.shown().sender(names::DRAINED).map_or(0.0, |drained| drained.median);
+    let drained = seen.shown().sender(names::DRAINED).unwrap_or(0.0);
     let mut first = match counted {
         // Small and frequent acknowledgements, or the sender's own pacing, hide the wait from the kernel's account.
         Some(counted) if signs::DRAINED_MOST * drained >= share - path::TOLD_APART => format!(

@@ -80,7 +80,7 @@ impl Observed<'_> {
         let sender_open = signs::FILLED_CWND.not(self.flow.window_use().unwrap_or(0.0));
         let caught = self.shown().sender(names::DRAINED).map_or(0.0, |drained| {
             let is_full = signs::QUEUE_OF_BUFFER.of(filled.unwrap_or(0.0));
-            drained.median * is_full * (1.0 - self.sender_idle())
+            drained * is_full * (1.0 - self.sender_idle())
         });
         let drained = (full * sender_open).max(caught);
         counted.max(

@@ -2,10 +2,10 @@
 
 use results::{End, Results};
 
-use super::{Section, SymptomEstimate, SymptomGroup};
+use super::{Section, SymptomGroup};
 
-/// What the judged test shows of the connection, the path and the hosts, each symptom by the name that
-/// `explain --symptoms` prints. A symptom that was not measured is `None`.
+/// What the judged test shows of the connection, the path and the hosts: of each symptom, by the name that
+/// `explain --symptoms` prints, the median over the repeats. A symptom that was not measured is `None`.
 #[derive(Debug, Clone)]
 pub(crate) struct Shown(Vec<SymptomGroup>);
 
@@ -15,24 +15,24 @@ impl Shown {
     }
 
     /// A symptom of the connection at the sending end.
-    pub(crate) fn sender(&self, name: &str) -> Option<SymptomEstimate> {
+    pub(crate) fn sender(&self, name: &str) -> Option<f64> {
         self.find(|group| group.section == Section::Sender, name)
     }
 
     /// A symptom of the path between the hosts.
-    pub(crate) fn path(&self, name: &str) -> Option<SymptomEstimate> {
+    pub(crate) fn path(&self, name: &str) -> Option<f64> {
         self.find(|group| group.section == Section::Path, name)
     }
 
     /// A symptom of the host at one end.
-    pub(crate) fn host(&self, end: End, name: &str) -> Option<SymptomEstimate> {
+    pub(crate) fn host(&self, end: End, name: &str) -> Option<f64> {
         let is_host = |section| matches!(section, Section::NearHost | Section::FarHost);
         self.find(|group| is_host(group.section) && group.end == Some(end), name)
     }
 
-    fn find(&self, of: impl Fn(&SymptomGroup) -> bool, name: &str) -> Option<SymptomEstimate> {
+    fn find(&self, of: impl Fn(&SymptomGroup) -> bool, name: &str) -> Option<f64> {
         let groups = self.0.iter().filter(|group| of(group));
         let mut symptoms = groups.flat_map(|group| &group.symptoms);
-        symptoms.find(|symptom| symptom.name == name)?.estimate
+        Some(symptoms.find(|symptom| symptom.name == name)?.estimate?.median)
     }
 }
