@@ -75,9 +75,9 @@ pub(crate) fn mistaken(seen: &Observed<'_>) -> f64 {
 
 /// Confidence, 0 to 1, that congestion control responded to marks.
 pub(super) fn marks(seen: &Observed<'_>) -> f64 {
-    let of_sender = |name: &str| seen.shown().sender(name).unwrap_or(0.0);
-    path::MARKED_SHARE.of(of_sender(names::MARKED_SHARE))
-        * path::MARKED_COUNT.of(of_sender(names::MARKED_SEGMENTS))
+    let of_all = seen.shown().sender(names::MARKED_SHARE).unwrap_or(0.0);
+    let count = seen.shown().sender_events(names::MARKED_SEGMENTS).unwrap_or(0.0);
+    path::MARKED_SHARE.of(of_all) * path::MARKED_COUNT.of(count)
 }
 
 /// Confidence, 0 to 1, that packets are dropped without a queue before them.

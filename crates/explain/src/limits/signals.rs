@@ -47,7 +47,7 @@ impl Mechanism for EcnMarks {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let of_sender = |name: &str| seen.shown().sender(name);
-        let marked = of_sender(names::MARKED_SEGMENTS);
+        let marked = seen.shown().sender_events(names::MARKED_SEGMENTS);
         let weighed = Weighing::most(signs::SEEN)
             .by(marks(seen), "few segments are marked")
             .by(seen.unexplained(), weighing::HELD)

@@ -2,7 +2,7 @@
 
 use results::{End, Results};
 
-use super::{Section, SymptomGroup};
+use super::{Section, SymptomEstimate, SymptomGroup};
 
 /// What the judged test shows of the connection, the path and the hosts: of each symptom, by the name that
 /// `explain --symptoms` prints, the median over the repeats. A symptom that was not measured is `None`.
@@ -19,6 +19,12 @@ impl Shown {
         self.find(|group| group.section == Section::Sender, name)
     }
 
+    /// Events at the sending end in all repeats together, which are rare: their median times the number of repeats.
+    pub(crate) fn sender_events(&self, name: &str) -> Option<f64> {
+        let counted = self.estimate(|group| group.section == Section::Sender, name)?;
+        Some(counted.median * f64::from(counted.repeats_count))
+    }
+
     /// A symptom of the path between the hosts.
     pub(crate) fn path(&self, name: &str) -> Option<f64> {
         self.find(|group| group.section == Section::Path, name)
@@ -31,8 +37,16 @@ impl Shown {
     }
 
     fn find(&self, of: impl Fn(&SymptomGroup) -> bool, name: &str) -> Option<f64> {
+        Some(self.estimate(of, name)?.median)
+    }
+
+    fn estimate(
+        &self,
+        of: impl Fn(&SymptomGroup) -> bool,
+        name: &str,
+    ) -> Option<SymptomEstimate> {
         let groups = self.0.iter().filter(|group| of(group));
         let mut symptoms = groups.flat_map(|group| &group.symptoms);
-        Some(symptoms.find(|symptom| symptom.name == name)?.estimate?.median)
+        symptoms.find(|symptom| symptom.name == name)?.estimate
     }
 }
