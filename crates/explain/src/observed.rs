@@ -21,7 +21,7 @@ pub(crate) use run::{Run, opposite, report_of};
 use crate::ceilings::Headers;
 use crate::change::Change;
 use crate::numbers::{middle, positive, ratio, share};
-use crate::symptoms::Shown;
+use crate::symptoms::{Shown, names};
 use crate::thresholds::{Fit, Fitted, signs};
 use crate::wanted::{Wanted, idle_rtt_s};
 
@@ -262,15 +262,16 @@ impl<'a> Observed<'a> {
     /// that, the share in which its connection had nothing outstanding, discounted by how busy the thread
     /// was: without delay on the path, and with a full core, that occurs between any two writes.
     pub(crate) fn sender_idle(&self) -> f64 {
-        self.sender.application_idle_share.unwrap_or_else(|| {
-            let unused = self.flow.busy_share.map_or(0.0, |busy| 1.0 - busy);
+        let of_sender = |name: &str| self.shown().sender(name);
+        of_sender(names::WRITER_IDLE).unwrap_or_else(|| {
+            let unused = of_sender(names::BUSY).map_or(0.0, |busy| 1.0 - busy);
             unused * (1.0 - self.sender.starved().unwrap_or(0.0))
         })
     }
 
     /// Whether pauses of the sending application would have been seen.
     pub(crate) fn tells_idle(&self) -> bool {
-        self.sender.application_idle_share.is_some() || self.flow.busy_share.is_some()
+        [names::WRITER_IDLE, names::BUSY].iter().any(|name| self.shown().sender(name).is_some())
     }
 
     /// How full the receiver's socket is, 0 (the reader keeps up) to 1 (it does not): unread bytes over

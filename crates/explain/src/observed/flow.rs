@@ -19,8 +19,6 @@ pub(crate) struct Flow {
     pub(crate) peer_window_bytes: Option<f64>,
     /// The receiver's smallest over its largest advertised window in the steady part, 0 to 1.
     pub(crate) peer_window_steadiness: Option<f64>,
-    /// Share of the samples whose delivery was limited by the application, 0 to 1.
-    pub(crate) application_limited_share: Option<f64>,
     pub(crate) retransmits_count: Option<f64>,
     /// Retransmissions of the typical run alone, to compare with the counters of its hosts.
     pub(crate) run_retransmits_count: Option<f64>,
@@ -70,7 +68,6 @@ impl Flow {
             in_flight_bytes: run.summed(|tcp| counted(tcp.in_flight_bytes)),
             peer_window_bytes: run.summed(|tcp| tcp.peer_window_bytes.and_then(counted)),
             peer_window_steadiness: window_swing.and_then(|(low, high)| share(low, high)),
-            application_limited_share: run.sampled_share(|tcp| tcp.delivery_app_limited),
             retransmits_count: run.direction.retransmits_count.map(|count| count as f64),
             run_retransmits_count: run.retransmits().map(|(again, _)| again),
             retransmit_share: None,

@@ -26,7 +26,7 @@ pub(super) static SENDER: &[Row] = &[
         seen.flow.rtt_min_s
     }),
     row(
-        "busy-share",
+        names::BUSY,
         Unit::Share,
         "tcp_info.tcpi_busy_time",
         "part of the measured time with data outstanding",
@@ -50,7 +50,7 @@ pub(super) static SENDER: &[Row] = &[
     )
     .sampled(|seen| seen.gains(|tcp| tcp.send_buffer_limited_s, |_, tcp| tcp.busy_s)),
     row(
-        "application-limited-share",
+        names::APPLICATION_LIMITED,
         Unit::Share,
         "tcp_info.tcpi_delivery_rate_app_limited",
         "part of the samples whose delivery rate the sending application limited",
@@ -63,7 +63,7 @@ pub(super) static SENDER: &[Row] = &[
         },
     ),
     row(
-        "writer-idle-share",
+        names::WRITER_IDLE,
         Unit::Share,
         "the application's clock",
         "part of the time in which the sending application chose not to write",
@@ -91,7 +91,7 @@ pub(super) static SENDER: &[Row] = &[
     })
     .sampled(|seen| seen.summed_tcp(|tcp| tcp.peer_window_bytes.and_then(counted))),
     row(
-        "peer-window-steadiness",
+        names::PEER_WINDOW_STEADINESS,
         Unit::Ratio,
         "tcp_info.tcpi_snd_wnd",
         "smallest over largest advertised window of the first stream in the steady part",
@@ -277,7 +277,7 @@ pub(super) static RECEIVER: &[Row] = &[
         |seen| seen.window?.advertised_share(),
     ),
     row(
-        "receive-queue",
+        names::RECEIVE_QUEUE,
         Unit::Bytes,
         "SIOCINQ",
         "unread bytes in the socket of the typical stream",
@@ -288,14 +288,14 @@ pub(super) static RECEIVER: &[Row] = &[
         steady.filter_map(|interval| Some(interval.receive_queue_bytes? as f64)).collect()
     }),
     row(
-        "receive-socket-fullness",
+        names::SOCKET_FULLNESS,
         Unit::Share,
         "SIOCINQ, advertised window",
         "unread bytes over unread bytes and free window: 0, the reader keeps up; 1, it does not",
         |seen| receiver_fullness(&seen.receiver, &seen.flow, seen.streams()),
     ),
     row(
-        "reader-idle-share",
+        names::READER_IDLE,
         Unit::Share,
         "the application's clock",
         "part of the time in which the receiving application chose not to read",

@@ -37,7 +37,7 @@ const DEVICE: &str = "/proc/net/dev";
 /// Every symptom of a host except those of its cores.
 pub(super) static ROWS: &[HostRow] = &[
     row(
-        "thread-run-share",
+        names::THREAD_RUN,
         Unit::Share,
         "RUSAGE_THREAD",
         "part of the time in which the busiest stream's thread ran",
@@ -58,7 +58,7 @@ pub(super) static ROWS: &[HostRow] = &[
         |test| test.view.thread.system_share,
     ),
     row(
-        "thread-wait-share",
+        names::THREAD_WAIT,
         Unit::Share,
         SCHEDSTAT,
         "part of the time in which that thread was ready while another had its core",
@@ -97,7 +97,7 @@ pub(super) static ROWS: &[HostRow] = &[
         },
     ),
     row(
-        "process-cores",
+        names::PROCESS_CORES,
         Unit::Cores,
         "RUSAGE_SELF",
         "processor time of the testing process over the time",

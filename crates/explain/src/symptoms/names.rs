@@ -2,10 +2,20 @@
 
 // The connection at the end that sends.
 
+pub(crate) const BUSY: &str = "busy-share";
+pub(crate) const APPLICATION_LIMITED: &str = "application-limited-share";
+pub(crate) const WRITER_IDLE: &str = "writer-idle-share";
+pub(crate) const PEER_WINDOW_STEADINESS: &str = "peer-window-steadiness";
 pub(crate) const DRAINED: &str = "drained-share";
 pub(crate) const RETRANSMIT_SHARE: &str = "retransmit-share";
 pub(crate) const MARKED_SEGMENTS: &str = "marked-segments";
 pub(crate) const MARKED_SHARE: &str = "marked-share";
+
+// The connection at the end that receives.
+
+pub(crate) const RECEIVE_QUEUE: &str = "receive-queue";
+pub(crate) const SOCKET_FULLNESS: &str = "receive-socket-fullness";
+pub(crate) const READER_IDLE: &str = "reader-idle-share";
 
 // The path.
 
@@ -16,6 +26,9 @@ pub(crate) const ACKS_ARRIVED: &str = "acknowledgements-arrived";
 
 // A host.
 
+pub(crate) const THREAD_RUN: &str = "thread-run-share";
+pub(crate) const THREAD_WAIT: &str = "thread-wait-share";
+pub(crate) const PROCESS_CORES: &str = "process-cores";
 pub(crate) const QUOTA_THROTTLED: &str = "quota-throttled-share";
 pub(crate) const QUOTA_STOPPED: &str = "quota-stopped-share";
 pub(crate) const MEMORY_TRAFFIC: &str = "memory-traffic";

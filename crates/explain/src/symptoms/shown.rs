@@ -25,6 +25,11 @@ impl Shown {
         Some(counted.median * f64::from(counted.repeats_count))
     }
 
+    /// A symptom of the connection at the receiving end.
+    pub(crate) fn receiver(&self, name: &str) -> Option<f64> {
+        self.find(|group| group.section == Section::Receiver, name)
+    }
+
     /// A symptom of the path between the hosts.
     pub(crate) fn path(&self, name: &str) -> Option<f64> {
         self.find(|group| group.section == Section::Path, name)
