@@ -183,7 +183,7 @@ pub(super) static SENDER: &[Row] = &[
         seen.flow.pacing_bits_per_s
     })
     .sampled(|seen| seen.summed_tcp(|tcp| tcp.pacing_bits_per_s.and_then(positive))),
-    row("pacing-maximum", Unit::BitsPerS, "SO_MAX_PACING_RATE", "highest pacing rate allowed, all streams; absent if unlimited", |seen| {
+    row(names::PACING_MAXIMUM, Unit::BitsPerS, "SO_MAX_PACING_RATE", "highest pacing rate allowed, all streams; absent if unlimited", |seen| {
         seen.flow.pacing_max_bits_per_s
     }),
     row("segment-payload", Unit::Bytes, "tcp_info.tcpi_snd_mss", "payload of a full segment (MSS)", |seen| {

@@ -7,6 +7,7 @@ pub(crate) const APPLICATION_LIMITED: &str = "application-limited-share";
 pub(crate) const WRITER_IDLE: &str = "writer-idle-share";
 pub(crate) const PEER_WINDOW_STEADINESS: &str = "peer-window-steadiness";
 pub(crate) const DRAINED: &str = "drained-share";
+pub(crate) const PACING_MAXIMUM: &str = "pacing-maximum";
 pub(crate) const RETRANSMIT_SHARE: &str = "retransmit-share";
 pub(crate) const MARKED_SEGMENTS: &str = "marked-segments";
 pub(crate) const MARKED_SHARE: &str = "marked-share";
