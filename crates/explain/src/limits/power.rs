@@ -12,6 +12,7 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::percent;
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy, change};
+use crate::symptoms::names;
 use crate::thresholds::{hosts, signs};
 
 #[derive(Debug)]
@@ -110,14 +111,11 @@ fn deepest<'a>(host: &HostView<'a>) -> Option<&'a IdleStateUse> {
     states.filter(|state| state.exit_latency_us >= 10).max_by_key(|state| cost(state))
 }
 
-fn waking_share(host: &HostView<'_>) -> f64 {
-    let Some(state) = deepest(host) else { return 0.0 };
-    let waking_s = state.exit_latency_us as f64 * 1e-6 * state.entered_count as f64;
-    crate::numbers::share(waking_s, host.duration_s).unwrap_or(0.0)
-}
-
+/// The end whose core takes longer to wake up, and the part of the time, 0 to 1, that this takes.
 fn sleepier<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
-    let (sender, receiver) = (waking_share(&seen.sender), waking_share(&seen.receiver));
+    let waking =
+        |host: &HostView<'_>| seen.shown().host(host.end, names::IDLE_EXIT).unwrap_or(0.0);
+    let (sender, receiver) = (waking(&seen.sender), waking(&seen.receiver));
     if sender > receiver { (&seen.sender, sender) } else { (&seen.receiver, receiver) }
 }
 

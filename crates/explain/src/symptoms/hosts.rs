@@ -165,10 +165,10 @@ pub(super) static ROWS: &[HostRow] = &[
         },
     ),
     row(
-        "idle-exit-share",
+        names::IDLE_EXIT,
         Unit::Share,
         "cpuidle",
-        "part of the time that leaving idle states takes on the thread's core, at most",
+        "part of the time that leaving idle states takes, at most, on the core where the thread's packets come in, else on its own",
         idle_exit_share,
     ),
     row(
@@ -355,9 +355,9 @@ fn busy_cores(tests: &[Tested<'_>]) -> Vec<u32> {
     listed
 }
 
-/// Time that the core of the busiest thread needs to leave its idle states, over the measured time.
+/// Time that the core of the busiest thread's packets needs to leave its idle states, over the measured time.
 fn idle_exit_share(test: &Tested<'_>) -> Option<f64> {
-    let core = test.view.thread.core?;
+    let core = test.view.thread.incoming_core.or(test.view.thread.core)?;
     let states = test.view.counters?.idle_states.iter().filter(|state| state.core == core);
     let left_s = states
         .map(|state| state.entered_count as f64 * state.exit_latency_us as f64 * 1e-6)
