@@ -15,17 +15,10 @@ pub(super) fn throttled(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
         * signs::THROTTLED_TIME.of(of_host(names::QUOTA_STOPPED))
 }
 
-/// Clock of the busiest thread's core, and the highest the processor reaches; kHz.
-pub(super) fn clock_khz(host: &HostView<'_>) -> Option<(f64, f64)> {
-    let core = host.thread.core?;
-    let clock = host.counters?.clocks.iter().find(|clock| clock.core == core)?;
-    let seen = clock.first_khz.max(clock.last_khz) as f64;
-    Some((seen, clock.hardware_max_khz? as f64)).filter(|(seen, most)| *seen > 0.0 && *most > 0.0)
-}
-
 /// Confidence, 0 to 1, that the clock is held low.
-pub(super) fn slow_clock(host: &HostView<'_>) -> f64 {
-    clock_khz(host).map_or(0.0, |(seen, most)| signs::SLOW_CLOCK.of(1.0 - seen / most))
+pub(super) fn slow_clock(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
+    let clock = seen.shown().host(host.end, names::THREAD_CLOCK);
+    clock.map_or(0.0, |of_maximum| signs::SLOW_CLOCK.of(1.0 - of_maximum))
 }
 
 /// Proximity of the busiest thread's core to the core its packets arrive on (for a sender, its
@@ -136,7 +129,7 @@ pub(super) fn other_reason(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
         throttled(seen, host),
         host.held_behind(),
         stolen(host),
-        slow_clock(host),
+        slow_clock(seen, host),
         signs::MISPLACED_AS_REASON * misplaced(host),
         uncombined(seen, host),
         small_segments(seen, host),

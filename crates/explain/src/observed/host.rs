@@ -171,6 +171,14 @@ impl<'a> HostView<'a> {
         self.cores.iter().find(|core| core.core == number)
     }
 
+    /// Clock of the busiest thread's core, and the highest the processor reaches; kHz.
+    pub(crate) fn clock_khz(&self) -> Option<(f64, f64)> {
+        let core = self.thread.core?;
+        let clock = self.counters?.clocks.iter().find(|clock| clock.core == core)?;
+        let seen = clock.first_khz.max(clock.last_khz) as f64;
+        Some((seen, clock.hardware_max_khz? as f64)).filter(|(seen, most)| *seen > 0.0 && *most > 0.0)
+    }
+
     /// Confidence, 0 to 1, that a scheduling policy of low priority keeps it waiting.
     pub(crate) fn held_behind(&self) -> f64 {
         let behind = self.thread.policy.as_deref().is_some_and(|policy| {

@@ -165,6 +165,16 @@ pub(super) static ROWS: &[HostRow] = &[
         },
     ),
     row(
+        names::THREAD_CLOCK,
+        Unit::Share,
+        "cpufreq",
+        "clock of the thread's core over its highest, as the test began or ended, the higher one",
+        |test| {
+            let (clock_khz, most_khz) = test.view.clock_khz()?;
+            share(clock_khz, most_khz)
+        },
+    ),
+    row(
         names::IDLE_EXIT,
         Unit::Share,
         "cpuidle",

@@ -32,5 +32,6 @@ pub(crate) const THREAD_WAIT: &str = "thread-wait-share";
 pub(crate) const PROCESS_CORES: &str = "process-cores";
 pub(crate) const QUOTA_THROTTLED: &str = "quota-throttled-share";
 pub(crate) const QUOTA_STOPPED: &str = "quota-stopped-share";
+pub(crate) const THREAD_CLOCK: &str = "thread-clock-of-maximum";
 pub(crate) const IDLE_EXIT: &str = "idle-exit-share";
 pub(crate) const MEMORY_TRAFFIC: &str = "memory-traffic";
