@@ -180,13 +180,6 @@ fn fullness(seen: &Observed<'_>) -> Option<f64> {
     seen.shown().receiver(names::SOCKET_FULLNESS)
 }
 
-/// Time in which the reading thread ran or waited for its core, 0 to 1.
-fn reader_busy(seen: &Observed<'_>) -> Option<f64> {
-    let of_host = |name: &str| seen.shown().host(seen.receiver.end, name);
-    let ran = of_host(names::THREAD_RUN).or_else(|| of_host(names::PROCESS_CORES))?;
-    Some((ran + of_host(names::THREAD_WAIT).unwrap_or(0.0)).min(1.0))
-}
-
 /// Weight of a slow reader without a requested read rate: its socket is full although its thread has time.
 fn unasked_weight(seen: &Observed<'_>) -> f64 {
     let held_back = path::HELD_BY_READER.of(seen.receive_window_share());
@@ -197,7 +190,7 @@ fn unasked_weight(seen: &Observed<'_>) -> f64 {
     };
     let full = seen.fit[Fitted::SlowReader].of(fullness);
     // Reported pauses count; without them, the time in which the thread neither ran nor waited.
-    match (seen.shown().receiver(names::READER_IDLE), reader_busy(seen)) {
+    match (seen.shown().receiver(names::READER_IDLE), seen.shown().thread_busy(seen.receiver.end)) {
         (Some(paused), _) => full * held_back * path::READER_PAUSED.of(paused),
         (None, Some(busy)) => full * held_back * path::READER_AT_WORK.not(busy),
         (None, None) => path::READER_UNTIMED * full * held_back,
@@ -227,7 +220,7 @@ fn reading_evidence(seen: &Observed<'_>, reached: Option<f64>) -> Vec<String> {
         "receive-window-limited {} of the time",
         percent(seen.receive_window_share())
     ));
-    if let Some(busy) = reader_busy(seen) {
+    if let Some(busy) = seen.shown().thread_busy(seen.receiver.end) {
         let end = end_name(seen.receiver.end);
         lines.push(format!("the {end} end's thread had work only {} of the time", percent(busy)));
     }

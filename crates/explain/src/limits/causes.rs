@@ -1,7 +1,7 @@
 //! Why a core has no time left, if the reason is not its own work: shared by the limits that name
 //! the reason and by those that name the core.
 
-use results::{CoreUse, Proximity};
+use results::Proximity;
 
 use crate::numbers::ratio;
 use crate::observed::{HostView, Observed};
@@ -108,19 +108,12 @@ pub(super) fn small_segments(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     signs::SMALL_SEGMENT_BYTES.not(mss) * small_packets(seen, host)
 }
 
-/// The busiest core of an end's thread and of its packets that the hypervisor took most from.
-pub(super) fn robbed<'a>(host: &HostView<'a>) -> Option<&'a CoreUse> {
-    let own = host.thread.core.and_then(|core| host.core_use(core));
-    let packets = host.thread.incoming_core.and_then(|core| host.core_use(core));
-    let cores = own.into_iter().chain(packets).filter(|core| core.steal.is_finite());
-    cores.max_by(|one, other| one.steal.total_cmp(&other.steal))
-}
-
 /// Confidence, 0 to 1, that the hypervisor leaves an end's core too little time: it took a considerable part, and what
 /// it left was used up.
-pub(super) fn stolen(host: &HostView<'_>) -> f64 {
-    let Some(core) = robbed(host) else { return 0.0 };
-    hosts::STEAL.of(core.steal) * hosts::STEAL_IDLE.not(core.idle)
+pub(super) fn stolen(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
+    let of_host = |name: &str| seen.shown().host(host.end, name);
+    let Some(steal) = of_host(names::STOLEN) else { return 0.0 };
+    hosts::STEAL.of(steal) * hosts::STEAL_IDLE.not(of_host(names::STOLEN_IDLE).unwrap_or(0.0))
 }
 
 /// The strongest of these reasons at one end, 0 to 1.
@@ -128,7 +121,7 @@ pub(super) fn other_reason(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     [
         throttled(seen, host),
         host.held_behind(),
-        stolen(host),
+        stolen(seen, host),
         slow_clock(seen, host),
         signs::MISPLACED_AS_REASON * misplaced(host),
         uncombined(seen, host),

@@ -166,6 +166,14 @@ impl<'a> HostView<'a> {
         all.iter().filter(move |qdisc| Some(qdisc.interface.as_str()) == name)
     }
 
+    /// The core of its busiest thread or of that thread's packets: the one that the hypervisor took most from.
+    pub(crate) fn robbed_core(&self) -> Option<&'a CoreUse> {
+        let own = self.thread.core.and_then(|core| self.core_use(core));
+        let packets = self.thread.incoming_core.and_then(|core| self.core_use(core));
+        let cores = own.into_iter().chain(packets).filter(|core| core.steal.is_finite());
+        cores.max_by(|one, other| one.steal.total_cmp(&other.steal))
+    }
+
     /// How a core spent the test.
     pub(crate) fn core_use(&self, number: u32) -> Option<&'a CoreUse> {
         self.cores.iter().find(|core| core.core == number)

@@ -128,6 +128,27 @@ pub(super) static ROWS: &[HostRow] = &[
         },
     ),
     row(
+        names::STOLEN,
+        Unit::Share,
+        "/proc/stat",
+        "part that the hypervisor took of the core of the thread or of its packets, the one that lost more",
+        |test| Some(test.view.robbed_core()?.steal),
+    ),
+    row(
+        names::STOLEN_IDLE,
+        Unit::Share,
+        "/proc/stat",
+        "idle part of that core",
+        |test| Some(test.view.robbed_core()?.idle),
+    ),
+    row(
+        names::STOLEN_SOFTIRQ,
+        Unit::Share,
+        "/proc/stat",
+        "part that it spent in software interrupts",
+        |test| Some(test.view.robbed_core()?.softirq),
+    ),
+    row(
         names::QUOTA_THROTTLED,
         Unit::Share,
         "cpu.stat",

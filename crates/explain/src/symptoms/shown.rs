@@ -2,7 +2,7 @@
 
 use results::{End, Results};
 
-use super::{Section, SymptomEstimate, SymptomGroup};
+use super::{Section, SymptomEstimate, SymptomGroup, names};
 
 /// What the judged test shows of the connection, the path and the hosts: of each symptom, by the name that
 /// `explain --symptoms` prints, the median over the repeats. A symptom that was not measured is `None`.
@@ -39,6 +39,15 @@ impl Shown {
     pub(crate) fn host(&self, end: End, name: &str) -> Option<f64> {
         let is_host = |section| matches!(section, Section::NearHost | Section::FarHost);
         self.find(|group| is_host(group.section) && group.end == Some(end), name)
+    }
+
+    /// Time in which the busiest thread of one end ran or waited for its core, 0 to 1; where no thread was seen, that in
+    /// which the process ran.
+    pub(crate) fn thread_busy(&self, end: End) -> Option<f64> {
+        let ran = self
+            .host(end, names::THREAD_RUN)
+            .or_else(|| self.host(end, names::PROCESS_CORES))?;
+        Some((ran + self.host(end, names::THREAD_WAIT).unwrap_or(0.0)).min(1.0))
     }
 
     fn find(&self, of: impl Fn(&SymptomGroup) -> bool, name: &str) -> Option<f64> {
