@@ -66,7 +66,8 @@ impl Mechanism for SendingApplication {
             evidence
                 .push(format!("the connection had data outstanding {} of the time", percent(busy)));
         }
-        if let Some(limited) = of_sender(names::APPLICATION_LIMITED).filter(|limited| *limited > 0.0)
+        if let Some(limited) =
+            of_sender(names::APPLICATION_LIMITED).filter(|limited| *limited > 0.0)
         {
             evidence.push(format!(
                 "delivery was application-limited in {} of the samples",

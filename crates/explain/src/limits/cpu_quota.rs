@@ -137,7 +137,11 @@ fn stopped(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
 
 /// The end that was throttled more.
 fn worse<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {
-    if stopped(seen, &seen.receiver) > stopped(seen, &seen.sender) { &seen.receiver } else { &seen.sender }
+    if stopped(seen, &seen.receiver) > stopped(seen, &seen.sender) {
+        &seen.receiver
+    } else {
+        &seen.sender
+    }
 }
 
 fn evidence(host: &HostView<'_>, quota: &Quota) -> Vec<String> {

@@ -113,8 +113,7 @@ fn deepest<'a>(host: &HostView<'a>) -> Option<&'a IdleStateUse> {
 
 /// The end whose core takes longer to wake up, and the part of the time, 0 to 1, that this takes.
 fn sleepier<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
-    let waking =
-        |host: &HostView<'_>| seen.shown().host(host.end, names::IDLE_EXIT).unwrap_or(0.0);
+    let waking = |host: &HostView<'_>| seen.shown().host(host.end, names::IDLE_EXIT).unwrap_or(0.0);
     let (sender, receiver) = (waking(&seen.sender), waking(&seen.receiver));
     if sender > receiver { (&seen.sender, sender) } else { (&seen.receiver, receiver) }
 }

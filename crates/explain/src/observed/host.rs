@@ -184,7 +184,8 @@ impl<'a> HostView<'a> {
         let core = self.thread.core?;
         let clock = self.counters?.clocks.iter().find(|clock| clock.core == core)?;
         let seen = clock.first_khz.max(clock.last_khz) as f64;
-        Some((seen, clock.hardware_max_khz? as f64)).filter(|(seen, most)| *seen > 0.0 && *most > 0.0)
+        Some((seen, clock.hardware_max_khz? as f64))
+            .filter(|(seen, most)| *seen > 0.0 && *most > 0.0)
     }
 
     /// Confidence, 0 to 1, that a scheduling policy of low priority keeps it waiting.

@@ -34,7 +34,7 @@ pub(super) static SENDER: &[Row] = &[
     )
     .sampled(|seen| seen.gains(|tcp| tcp.busy_s, |interval, _| Some(interval.end_s))),
     row(
-        "receive-window-limited-share",
+        names::WINDOW_LIMITED,
         Unit::Share,
         "tcp_info.tcpi_rwnd_limited",
         "part of the busy time in which the receiver's window held the sender back",
@@ -42,7 +42,7 @@ pub(super) static SENDER: &[Row] = &[
     )
     .sampled(|seen| seen.gains(|tcp| tcp.receive_window_limited_s, |_, tcp| tcp.busy_s)),
     row(
-        "send-buffer-limited-share",
+        names::BUFFER_LIMITED,
         Unit::Share,
         "tcp_info.tcpi_sndbuf_limited",
         "part of the busy time in which the send buffer held the sender back",
@@ -102,7 +102,7 @@ pub(super) static SENDER: &[Row] = &[
     })
     .sampled(|seen| seen.summed_tcp(|tcp| counted(tcp.in_flight_bytes))),
     row(
-        "peer-window-fill",
+        names::PEER_WINDOW_FILL,
         Unit::Share,
         "tcp_info.tcpi_unacked, tcpi_snd_wnd",
         "data in flight over the receiver's window; 1: the window is full",
@@ -112,7 +112,7 @@ pub(super) static SENDER: &[Row] = &[
         seen.quotients(in_flight, |tcp| tcp.peer_window_bytes.and_then(counted))
     }),
     row(
-        "congestion-window-fill",
+        names::CWND_FILL,
         Unit::Share,
         "tcp_info.tcpi_unacked, tcpi_snd_cwnd",
         "data in flight over the congestion window; 1: the window is used up",

@@ -134,13 +134,9 @@ pub(super) static ROWS: &[HostRow] = &[
         "part that the hypervisor took of the core of the thread or of its packets, the one that lost more",
         |test| Some(test.view.robbed_core()?.steal),
     ),
-    row(
-        names::STOLEN_IDLE,
-        Unit::Share,
-        "/proc/stat",
-        "idle part of that core",
-        |test| Some(test.view.robbed_core()?.idle),
-    ),
+    row(names::STOLEN_IDLE, Unit::Share, "/proc/stat", "idle part of that core", |test| {
+        Some(test.view.robbed_core()?.idle)
+    }),
     row(
         names::STOLEN_SOFTIRQ,
         Unit::Share,

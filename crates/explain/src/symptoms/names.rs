@@ -7,6 +7,10 @@ pub(crate) const APPLICATION_LIMITED: &str = "application-limited-share";
 pub(crate) const WRITER_IDLE: &str = "writer-idle-share";
 pub(crate) const PEER_WINDOW_STEADINESS: &str = "peer-window-steadiness";
 pub(crate) const DRAINED: &str = "drained-share";
+pub(crate) const WINDOW_LIMITED: &str = "receive-window-limited-share";
+pub(crate) const BUFFER_LIMITED: &str = "send-buffer-limited-share";
+pub(crate) const PEER_WINDOW_FILL: &str = "peer-window-fill";
+pub(crate) const CWND_FILL: &str = "congestion-window-fill";
 pub(crate) const PACING_MAXIMUM: &str = "pacing-maximum";
 pub(crate) const RETRANSMIT_SHARE: &str = "retransmit-share";
 pub(crate) const MARKED_SEGMENTS: &str = "marked-segments";
@@ -22,6 +26,9 @@ pub(crate) const READER_IDLE: &str = "reader-idle-share";
 
 pub(crate) const QUEUE_GROWTH: &str = "queue-growth";
 pub(crate) const QUEUE_DELAY: &str = "queue-delay";
+pub(crate) const STREAMS_GAIN: &str = "streams-gain";
+pub(crate) const STREAMS: &str = "streams-compared";
+pub(crate) const UDP_GAIN: &str = "datagrams-of-throughput";
 pub(crate) const ACKS_LOST_SHARE: &str = "acknowledgements-lost-share";
 pub(crate) const ACKS_ARRIVED: &str = "acknowledgements-arrived";
 

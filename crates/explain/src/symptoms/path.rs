@@ -107,19 +107,19 @@ pub(super) const PATH_MTU: Definition = Definition::new(
     "largest packet that the path carries whole",
 );
 pub(super) const STREAMS_GAIN: Definition = Definition::new(
-    "streams-gain",
+    names::STREAMS_GAIN,
     Unit::Ratio,
     "bytes read at the receiver",
     "throughput of several streams over that of the judged test; about 1: a plateau that all streams share; its spread is that of the several streams",
 );
 pub(super) const STREAMS: Definition = Definition::new(
-    "streams-compared",
+    names::STREAMS,
     Unit::Count,
     "the test's options",
     "number of streams in that comparison",
 );
 pub(super) const UDP_GAIN: Definition = Definition::new(
-    "datagrams-of-throughput",
+    names::UDP_GAIN,
     Unit::Ratio,
     "bytes read at the receiver",
     "median rate delivered by UDP in the same direction over the judged throughput",

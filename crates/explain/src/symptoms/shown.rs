@@ -44,9 +44,8 @@ impl Shown {
     /// Time in which the busiest thread of one end ran or waited for its core, 0 to 1; where no thread was seen, that in
     /// which the process ran.
     pub(crate) fn thread_busy(&self, end: End) -> Option<f64> {
-        let ran = self
-            .host(end, names::THREAD_RUN)
-            .or_else(|| self.host(end, names::PROCESS_CORES))?;
+        let ran =
+            self.host(end, names::THREAD_RUN).or_else(|| self.host(end, names::PROCESS_CORES))?;
         Some((ran + self.host(end, names::THREAD_WAIT).unwrap_or(0.0)).min(1.0))
     }
 
@@ -54,11 +53,7 @@ impl Shown {
         Some(self.estimate(of, name)?.median)
     }
 
-    fn estimate(
-        &self,
-        of: impl Fn(&SymptomGroup) -> bool,
-        name: &str,
-    ) -> Option<SymptomEstimate> {
+    fn estimate(&self, of: impl Fn(&SymptomGroup) -> bool, name: &str) -> Option<SymptomEstimate> {
         let groups = self.0.iter().filter(|group| of(group));
         let mut symptoms = groups.flat_map(|group| &group.symptoms);
         symptoms.find(|symptom| symptom.name == name)?.estimate
