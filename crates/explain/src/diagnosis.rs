@@ -15,6 +15,7 @@ use crate::observed::Observed;
 use crate::remedy::Remedy;
 use crate::rivals::{self, Other};
 use crate::thresholds::{Fit, predictions};
+use crate::unexplained;
 use crate::verdict;
 use crate::wanted::{Wanted, is_window};
 
@@ -66,6 +67,8 @@ pub struct Diagnosis {
     pub candidates: Vec<Candidate>,
     /// Limits that do not bind, with the reasons: those an experiment refuted come first.
     pub ruled_out: Vec<Evidence>,
+    /// What the measurement shows and lacks, for a verdict that names no limit.
+    pub(crate) shown: Vec<String>,
     /// Whether the far host told of itself.
     pub(crate) is_far_end_known: bool,
     /// The thresholds that limits are weighed by.
@@ -108,6 +111,7 @@ pub(crate) fn diagnose_fitted(results: &Results, fit: Fit) -> Diagnosis {
         spec: None,
         candidates: Vec::new(),
         ruled_out: Vec::new(),
+        shown: Vec::new(),
         is_far_end_known: results.far().is_some_and(|far| !far.sysctls.is_empty()),
         fit,
         undecided: Vec::new(),
@@ -122,6 +126,7 @@ pub(crate) fn diagnose_fitted(results: &Results, fit: Fit) -> Diagnosis {
     let Some(seen) = Observed::fitted(results, fit) else { return diagnosis };
     diagnosis.shares_cores = seen.one_machine;
     diagnosis.measured = Some(seen.goodput);
+    diagnosis.shown = unexplained::evidence(&seen);
     diagnosis.spec = Some(seen.spec.clone());
     diagnosis.weigh(&seen);
     diagnosis.fruitless.extend(seen.streams_in_vain());

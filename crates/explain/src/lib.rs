@@ -49,6 +49,7 @@ mod round_trips;
 mod stuck;
 pub mod symptoms;
 mod thresholds;
+mod unexplained;
 mod verdict;
 mod wanted;
 mod weighing;

@@ -6,6 +6,8 @@ mod host;
 mod run;
 mod windows;
 
+use std::cell::OnceCell;
+
 use results::{
     End, Estimate, HostFacts, InterfaceFacts, Limit, Point, Results, TestSpec, WindowUse,
 };
@@ -19,6 +21,7 @@ pub(crate) use run::{Run, opposite, report_of};
 use crate::ceilings::Headers;
 use crate::change::Change;
 use crate::numbers::{middle, positive, ratio, share};
+use crate::symptoms::{Shown, names};
 use crate::thresholds::{Fit, Fitted, signs};
 use crate::wanted::{Wanted, idle_rtt_s};
 
@@ -39,8 +42,6 @@ pub(crate) struct Observed<'a> {
     /// The same test over several streams: their number, and their total throughput in bit/s.
     pub(crate) several: Option<(u32, Estimate)>,
     pub(crate) udp: Option<UdpSeen>,
-    /// The acknowledgements of the judged test, where both ends counted them.
-    pub(crate) acknowledgements: Option<Acknowledgements>,
     /// Idle share, 0 to 1, of the sender's and of the receiver's cores in the test over several streams.
     several_idle: (Option<f64>, Option<f64>),
     /// The windows of the judged test, if the sender reports them.
@@ -53,6 +54,8 @@ pub(crate) struct Observed<'a> {
     refuted: Vec<Limit>,
     /// Whether both ends run on one kernel (an emulated path), so that core figures are shared.
     pub(crate) one_machine: bool,
+    /// Computed when first read.
+    shown: OnceCell<Shown>,
     results: &'a Results,
 }
 
@@ -106,8 +109,8 @@ impl<'a> Observed<'a> {
             fit,
             refuted: Vec::new(),
             udp: udp_test(results, run),
-            acknowledgements: Acknowledgements::of(run, spec.omit_s),
             one_machine,
+            shown: OnceCell::new(),
             results,
             sender,
         })
@@ -122,6 +125,11 @@ impl<'a> Observed<'a> {
     /// The same observations, with a rate to size windows and buffers for.
     pub(crate) fn wanting(&self, wanted: Wanted) -> Self {
         Self { wanted: Some(wanted), ..self.clone() }
+    }
+
+    /// The symptoms of the judged test.
+    pub(crate) fn shown(&self) -> &Shown {
+        self.shown.get_or_init(|| Shown::of(self.results))
     }
 
     /// The results document.
@@ -254,15 +262,16 @@ impl<'a> Observed<'a> {
     /// that, the share in which its connection had nothing outstanding, discounted by how busy the thread
     /// was: without delay on the path, and with a full core, that occurs between any two writes.
     pub(crate) fn sender_idle(&self) -> f64 {
-        self.sender.application_idle_share.unwrap_or_else(|| {
-            let unused = self.flow.busy_share.map_or(0.0, |busy| 1.0 - busy);
+        let of_sender = |name: &str| self.shown().sender(name);
+        of_sender(names::WRITER_IDLE).unwrap_or_else(|| {
+            let unused = of_sender(names::BUSY).map_or(0.0, |busy| 1.0 - busy);
             unused * (1.0 - self.sender.starved().unwrap_or(0.0))
         })
     }
 
     /// Whether pauses of the sending application would have been seen.
     pub(crate) fn tells_idle(&self) -> bool {
-        self.sender.application_idle_share.is_some() || self.flow.busy_share.is_some()
+        [names::WRITER_IDLE, names::BUSY].iter().any(|name| self.shown().sender(name).is_some())
     }
 
     /// How full the receiver's socket is, 0 (the reader keeps up) to 1 (it does not): unread bytes over

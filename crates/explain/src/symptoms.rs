@@ -5,9 +5,11 @@ mod connection;
 mod datagrams;
 mod definition;
 mod hosts;
+pub(crate) mod names;
 mod page;
 mod path;
 mod round_trips;
+mod shown;
 mod tested;
 
 use results::{End, Results, Work};
@@ -17,6 +19,7 @@ use tested::{Seen, Tested};
 
 pub use definition::{Section, SymptomUnit};
 pub use page::symptoms_page;
+pub(crate) use shown::Shown;
 
 /// Least number of interval samples from which a standard error is computed.
 const SAMPLES_MIN: usize = 3;
@@ -94,6 +97,14 @@ pub struct SamplingError {
 /// estimate. Figures that are not finite, and shares outside 0 to 1, are absent.
 #[must_use]
 pub fn symptoms(results: &Results) -> Symptoms {
+    let mut groups = of_judged_test(results);
+    groups.push(round_trips::group(results));
+    groups.extend(datagrams::groups(results));
+    Symptoms { groups }
+}
+
+/// The symptoms of the connection, the path and the hosts.
+fn of_judged_test(results: &Results) -> Vec<SymptomGroup> {
     let seen: Vec<Seen<'_>> = judged(results);
     let mut groups = connection_groups(&seen);
     groups.push(SymptomGroup {
@@ -104,9 +115,7 @@ pub fn symptoms(results: &Results) -> Symptoms {
         symptoms: path::symptoms(results, &seen),
     });
     groups.extend(host_groups(results));
-    groups.push(round_trips::group(results));
-    groups.extend(datagrams::groups(results));
-    Symptoms { groups }
+    groups
 }
 
 impl Symptoms {

@@ -315,8 +315,13 @@ fn none_found(diagnosis: &Diagnosis) -> Verdict {
             ("no TCP transfer was measured, so there is nothing to judge".to_owned(), Vec::new())
         }
     };
-    let ruled_out = diagnosis.ruled_out.clone();
-    Verdict { ruled_out, ..unproven(Limit::NoneFound, None, summary, advice) }
+    let shown = diagnosis.shown.iter().map(|text| Evidence {
+        limit: Limit::NoneFound,
+        text: text.clone(),
+        weight: 0.0,
+    });
+    let (evidence, ruled_out) = (shown.collect(), diagnosis.ruled_out.clone());
+    Verdict { evidence, ruled_out, ..unproven(Limit::NoneFound, None, summary, advice) }
 }
 
 /// What would tell more than the measurement did.

@@ -1,6 +1,6 @@
 //! Applications that offer or read less than the path carries.
 
-use results::{End, Limit};
+use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_byte_size};
 
 use super::lifted;
@@ -9,7 +9,8 @@ use crate::change::Change;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, ratio};
-use crate::observed::Observed;
+use crate::observed::{Observed, end_name};
+use crate::symptoms::names;
 use crate::thresholds::{Fitted, path, predictions, signs};
 
 #[derive(Debug)]
@@ -43,6 +44,7 @@ impl Mechanism for SendingApplication {
             .offered_bits_per_s
             .and_then(|offered| ratio(seen.rate(), offered * seen.streams()));
         let paused = seen.sender_idle();
+        let of_sender = |name: &str| seen.shown().sender(name);
         let weight = match reached {
             Some(reached) => signs::STATED * path::OFFERED_REACHED.of(reached),
             None => path::PAUSED.of(paused),
@@ -56,15 +58,16 @@ impl Mechanism for SendingApplication {
                 percent(reached)
             ));
         }
-        if let Some(idle) = seen.sender.application_idle_share.filter(|idle| *idle > 0.0) {
+        if let Some(idle) = of_sender(names::WRITER_IDLE).filter(|idle| *idle > 0.0) {
             evidence.push(format!("it paused by choice {} of the time", percent(idle)));
         }
         // Over a long round trip something is outstanding though the application pauses.
-        if let Some(busy) = seen.flow.busy_share.filter(|busy| *busy < path::OUTSTANDING_TOLD) {
+        if let Some(busy) = of_sender(names::BUSY).filter(|busy| *busy < path::OUTSTANDING_TOLD) {
             evidence
                 .push(format!("the connection had data outstanding {} of the time", percent(busy)));
         }
-        if let Some(limited) = seen.flow.application_limited_share.filter(|limited| *limited > 0.0)
+        if let Some(limited) =
+            of_sender(names::APPLICATION_LIMITED).filter(|limited| *limited > 0.0)
         {
             evidence.push(format!(
                 "delivery was application-limited in {} of the samples",
@@ -142,7 +145,7 @@ impl Mechanism for ReceivingApplication {
             doubt: None,
             end: Some(seen.receiver.end),
             evidence: reading_evidence(seen, reached),
-            against: match (reached, seen.receiver_fullness()) {
+            against: match (reached, fullness(seen)) {
                 (Some(reached), _) => {
                     format!("it reads more: {} of its rate arrived", percent(reached))
                 }
@@ -173,17 +176,22 @@ impl Mechanism for ReceivingApplication {
     }
 }
 
+/// How full the receiver's socket is, 0 (the reader keeps up) to 1 (it does not).
+fn fullness(seen: &Observed<'_>) -> Option<f64> {
+    seen.shown().receiver(names::SOCKET_FULLNESS)
+}
+
 /// Weight of a slow reader without a requested read rate: its socket is full although its thread has time.
 fn unasked_weight(seen: &Observed<'_>) -> f64 {
     let held_back = path::HELD_BY_READER.of(seen.receive_window_share());
-    let Some(fullness) = seen.receiver_fullness() else {
-        let unsteady =
-            seen.flow.peer_window_steadiness.map_or(0.0, |steady| path::STEADY_WINDOW.not(steady));
+    let Some(fullness) = fullness(seen) else {
+        let steadiness = seen.shown().sender(names::PEER_WINDOW_STEADINESS);
+        let unsteady = steadiness.map_or(0.0, |steady| path::STEADY_WINDOW.not(steady));
         return path::READER_UNSEEN * unsteady * held_back;
     };
     let full = seen.fit[Fitted::SlowReader].of(fullness);
     // Reported pauses count; without them, the time in which the thread neither ran nor waited.
-    match (seen.receiver.application_idle_share, seen.receiver.busy_share()) {
+    match (seen.shown().receiver(names::READER_IDLE), seen.shown().thread_busy(seen.receiver.end)) {
         (Some(paused), _) => full * held_back * path::READER_PAUSED.of(paused),
         (None, Some(busy)) => full * held_back * path::READER_AT_WORK.not(busy),
         (None, None) => path::READER_UNTIMED * full * held_back,
@@ -201,7 +209,7 @@ fn reading_evidence(seen: &Observed<'_>, reached: Option<f64>) -> Vec<String> {
         ));
     }
     if let (Some(unread), Some(fullness)) =
-        (seen.receiver.receive_queue_bytes, seen.receiver_fullness())
+        (seen.shown().receiver(names::RECEIVE_QUEUE), fullness(seen))
     {
         lines.push(format!(
             "{} lie unread in its socket, {} of what it can hold",
@@ -213,11 +221,8 @@ fn reading_evidence(seen: &Observed<'_>, reached: Option<f64>) -> Vec<String> {
         "receive-window-limited {} of the time",
         percent(seen.receive_window_share())
     ));
-    if let Some(busy) = seen.receiver.busy_share() {
-        let end = match seen.receiver.end {
-            End::Near => "near",
-            End::Far => "far",
-        };
+    if let Some(busy) = seen.shown().thread_busy(seen.receiver.end) {
+        let end = end_name(seen.receiver.end);
         lines.push(format!("the {end} end's thread had work only {} of the time", percent(busy)));
     }
     lines

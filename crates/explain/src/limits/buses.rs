@@ -1,6 +1,6 @@
 //! The buses between device, memory and core: PCI Express, memory bandwidth.
 
-use results::{Ceiling, CeilingLink, Limit};
+use results::{Ceiling, CeilingLink, End, Limit};
 use units::show_bit_rate;
 
 use super::plateau::{plateau, plateau_evidence};
@@ -12,6 +12,7 @@ use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, ratio};
 use crate::observed::{HostView, Observed, end_name};
+use crate::symptoms::names;
 use crate::thresholds::{hosts, path, signs};
 
 #[derive(Debug)]
@@ -146,7 +147,7 @@ impl Mechanism for MemoryBandwidth {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = hungrier(seen);
-        let traffic = traffic_bytes_per_s(host);
+        let traffic = traffic_bytes_per_s(seen, host.end);
         let weight = signs::INDIRECT
             * processor_binds(seen, host)
             * hosts::MEMORY_EXCESS.of(excess(seen, host));
@@ -192,15 +193,14 @@ impl Mechanism for MemoryBandwidth {
     }
 }
 
-fn traffic_bytes_per_s(host: &HostView<'_>) -> Option<f64> {
-    let traffic = &host.counters?.memory_traffic;
-    let bytes: f64 = traffic.iter().map(|node| node.bytes as f64).sum();
-    ratio(bytes, host.duration_s)
+fn traffic_bytes_per_s(seen: &Observed<'_>, end: End) -> Option<f64> {
+    seen.shown().host(end, names::MEMORY_TRAFFIC)
 }
 
 /// Memory traffic per byte of payload; 0 if unknown.
 fn excess(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
-    traffic_bytes_per_s(host).and_then(|bytes| ratio(bytes, seen.rate() / 8.0)).unwrap_or(0.0)
+    let traffic = traffic_bytes_per_s(seen, host.end);
+    traffic.and_then(|bytes| ratio(bytes, seen.rate() / 8.0)).unwrap_or(0.0)
 }
 
 fn hungrier<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {

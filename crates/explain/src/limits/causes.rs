@@ -1,23 +1,24 @@
 //! Why a core has no time left, if the reason is not its own work: shared by the limits that name
 //! the reason and by those that name the core.
 
-use results::{CoreUse, Proximity};
+use results::Proximity;
 
 use crate::numbers::ratio;
 use crate::observed::{HostView, Observed};
+use crate::symptoms::names;
 use crate::thresholds::{hosts, signs};
 
-/// Clock of the busiest thread's core, and the highest the processor reaches; kHz.
-pub(super) fn clock_khz(host: &HostView<'_>) -> Option<(f64, f64)> {
-    let core = host.thread.core?;
-    let clock = host.counters?.clocks.iter().find(|clock| clock.core == core)?;
-    let seen = clock.first_khz.max(clock.last_khz) as f64;
-    Some((seen, clock.hardware_max_khz? as f64)).filter(|(seen, most)| *seen > 0.0 && *most > 0.0)
+/// Confidence, 0 to 1, that a processor quota throttled an end.
+pub(super) fn throttled(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
+    let of_host = |name: &str| seen.shown().host(host.end, name).unwrap_or(0.0);
+    signs::THROTTLED_PERIODS.of(of_host(names::QUOTA_THROTTLED))
+        * signs::THROTTLED_TIME.of(of_host(names::QUOTA_STOPPED))
 }
 
 /// Confidence, 0 to 1, that the clock is held low.
-pub(super) fn slow_clock(host: &HostView<'_>) -> f64 {
-    clock_khz(host).map_or(0.0, |(seen, most)| signs::SLOW_CLOCK.of(1.0 - seen / most))
+pub(super) fn slow_clock(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
+    let clock = seen.shown().host(host.end, names::THREAD_CLOCK);
+    clock.map_or(0.0, |of_maximum| signs::SLOW_CLOCK.of(1.0 - of_maximum))
 }
 
 /// Proximity of the busiest thread's core to the core its packets arrive on (for a sender, its
@@ -107,28 +108,21 @@ pub(super) fn small_segments(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     signs::SMALL_SEGMENT_BYTES.not(mss) * small_packets(seen, host)
 }
 
-/// The busiest core of an end's thread and of its packets that the hypervisor took most from.
-pub(super) fn robbed<'a>(host: &HostView<'a>) -> Option<&'a CoreUse> {
-    let own = host.thread.core.and_then(|core| host.core_use(core));
-    let packets = host.thread.incoming_core.and_then(|core| host.core_use(core));
-    let cores = own.into_iter().chain(packets).filter(|core| core.steal.is_finite());
-    cores.max_by(|one, other| one.steal.total_cmp(&other.steal))
-}
-
 /// Confidence, 0 to 1, that the hypervisor leaves an end's core too little time: it took a considerable part, and what
 /// it left was used up.
-pub(super) fn stolen(host: &HostView<'_>) -> f64 {
-    let Some(core) = robbed(host) else { return 0.0 };
-    hosts::STEAL.of(core.steal) * hosts::STEAL_IDLE.not(core.idle)
+pub(super) fn stolen(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
+    let of_host = |name: &str| seen.shown().host(host.end, name);
+    let Some(steal) = of_host(names::STOLEN) else { return 0.0 };
+    hosts::STEAL.of(steal) * hosts::STEAL_IDLE.not(of_host(names::STOLEN_IDLE).unwrap_or(0.0))
 }
 
 /// The strongest of these reasons at one end, 0 to 1.
 pub(super) fn other_reason(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     [
-        host.throttled(),
+        throttled(seen, host),
         host.held_behind(),
-        stolen(host),
-        slow_clock(host),
+        stolen(seen, host),
+        slow_clock(seen, host),
         signs::MISPLACED_AS_REASON * misplaced(host),
         uncombined(seen, host),
         small_segments(seen, host),

@@ -3,13 +3,15 @@
 use results::{CpuQuota as Quota, Limit};
 use units::show_seconds;
 
+use super::causes::throttled;
 use super::trials::cpu_experiments;
 use crate::advice::Advice;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, share};
+use crate::numbers::percent;
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Remedy, change};
+use crate::symptoms::names;
 use crate::thresholds::{hosts, predictions, signs};
 use crate::weighing::{self, Weighing};
 
@@ -40,7 +42,7 @@ impl Mechanism for CpuQuota {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = worse(seen);
         let weighed = Weighing::most(signs::LOCATED)
-            .by(host.throttled(), "the quota stopped the group only part of the time")
+            .by(throttled(seen, host), "the quota stopped the group only part of the time")
             .unless(seen.queue(), hosts::QUOTA_QUEUE, weighing::QUEUE);
         let quota = quota_of(host);
         Opinion {
@@ -83,8 +85,7 @@ impl Mechanism for CpuQuota {
         let period_us = (quota.period_s * 1e6).round();
         let key = format!("cgroup:{}/cpu.max", quota.group.trim_end_matches('/'));
         let now = format!("{:.0} {period_us:.0}", quota.cores * period_us);
-        let stopped =
-            share(quota.throttled_s, host.duration_s).unwrap_or(0.0).min(predictions::STOPPED_MOST);
+        let stopped = stopped(seen, host).min(predictions::STOPPED_MOST);
         Some(Remedy::setting(
             host.end,
             change(&key, Some(&now), &format!("max {period_us:.0}"))?,
@@ -129,10 +130,18 @@ fn quota_of<'a>(host: &HostView<'a>) -> Option<&'a Quota> {
     host.counters?.quota.as_ref()
 }
 
+/// Time that a quota stopped an end's threads over the measured time, 0 to 1.
+fn stopped(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
+    seen.shown().host(host.end, names::QUOTA_STOPPED).unwrap_or(0.0)
+}
+
 /// The end that was throttled more.
 fn worse<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {
-    let stopped = |host: &HostView<'_>| quota_of(host).map_or(0.0, |quota| quota.throttled_s);
-    if stopped(&seen.receiver) > stopped(&seen.sender) { &seen.receiver } else { &seen.sender }
+    if stopped(seen, &seen.receiver) > stopped(seen, &seen.sender) {
+        &seen.receiver
+    } else {
+        &seen.sender
+    }
 }
 
 fn evidence(host: &HostView<'_>, quota: &Quota) -> Vec<String> {

@@ -4,7 +4,7 @@ use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
 
 use super::causes::explains_losses;
-use super::losses::{common_ceiling, law, mistaken, overflow, udp_is_spared};
+use super::losses::{algorithm, common_ceiling, law, mistaken, overflow, udp_is_spared};
 use super::others::shares;
 use super::trials::with_bbr;
 use super::{datagram_bytes, more_streams, several_streams, several_words};
@@ -66,7 +66,9 @@ impl Mechanism for Loss {
         };
         let enough = if count >= signs::RETRANSMITS_MIN { 1.0 } else { 0.0 };
         let overflow = overflow(seen);
-        let weighed = Weighing::most(1.0)
+        // A sender that tells no more than its retransmissions may be held back by what nobody saw.
+        let shown = if seen.flow.congestion_window_bytes.is_some() { 1.0 } else { signs::INDIRECT };
+        let weighed = Weighing::most(shown)
             .by(enough, "too few retransmissions for a rate of them")
             .by(answers, "the congestion control's law for these losses is not what was measured")
             .by(seen.unexplained(), weighing::HELD)
@@ -128,7 +130,7 @@ impl Mechanism for Loss {
             "find where packets are lost: interface errors and drops at every hop, optics, duplex, policers"
                 .to_owned(),
         ]);
-        if seen.flow.congestion_control.as_deref() != Some("bbr") {
+        if algorithm(seen) != Some("bbr") {
             let end = end_name(seen.sender.end);
             let is_default =
                 seen.sysctl(seen.sender.end, "net.ipv4.tcp_congestion_control") == Some("bbr");
@@ -142,7 +144,7 @@ impl Mechanism for Loss {
                      sysctl -w net.ipv4.tcp_congestion_control=bbr, or --congestion bbr for one test"
                 )
             };
-            let from = seen.flow.congestion_control.clone().unwrap_or_default();
+            let from = algorithm(seen).unwrap_or_default().to_owned();
             lines.push(Advice::of(Change::CongestionControl { from, to: "bbr".to_owned() }, text));
         }
         let several = "or several streams: each recovers on its own";
@@ -191,11 +193,7 @@ fn most(response: Option<f64>, by_events: Option<f64>) -> Option<f64> {
 
 fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) -> Vec<String> {
     let mut lines = Vec::new();
-    let name = seen
-        .flow
-        .congestion_control
-        .as_deref()
-        .unwrap_or("the congestion control (taken to be CUBIC)");
+    let name = algorithm(seen).unwrap_or("the congestion control (taken to be CUBIC)");
     if let Some(count) = seen.flow.retransmits_count {
         let share = seen.flow.retransmit_share.filter(|share| *share > 0.0);
         let share = share.map_or_else(String::new, |share| format!(", {}", fine_percent(share)));
@@ -263,7 +261,7 @@ fn against(seen: &Observed<'_>, count: f64, overflow: f64) -> String {
         };
         return format!("{lost}, but a full queue explains them: {shown}");
     }
-    let name = seen.flow.congestion_control.as_deref();
+    let name = algorithm(seen);
     let (response, by_events) = answer(seen);
     match most(response, by_events) {
         None if name.is_some_and(|name| name.starts_with("bbr")) => {

@@ -5,19 +5,28 @@ use results::QdiscCounters;
 use super::causes::explains_losses;
 use super::plateau::udp_over_best;
 use crate::ceiling::{ETHERNET_QDISC_BYTES, goodput_ceiling};
-use crate::numbers::{positive, ratio, share};
+use crate::numbers::{positive, ratio};
 use crate::observed::{HostView, Observed};
+use crate::symptoms::names;
 use crate::thresholds::{Fitted, hosts, path, signs};
+
+/// Linux's congestion control, where the sender does not tell its own.
+const USUAL_ALGORITHM: &str = "cubic";
+
+/// The sender's congestion control: what its kernel reports or, if nobody reports that, what the test asked of it.
+pub(super) fn algorithm<'s>(seen: &'s Observed<'_>) -> Option<&'s str> {
+    seen.flow.congestion_control.as_deref().or(seen.spec.congestion_control.as_deref())
+}
 
 /// Throughput at which the algorithm in use settles for a share of lost segments, bit/s; `None` for BBR,
 /// which does not treat loss as congestion.
 pub(super) fn law(seen: &Observed<'_>, lost_share: f64) -> Option<f64> {
-    let name = seen.flow.congestion_control.as_deref().unwrap_or("cubic");
+    let name = algorithm(seen).unwrap_or(USUAL_ALGORITHM);
     if name.starts_with("bbr") {
         return None;
     }
     let lost = positive(lost_share)?;
-    let (mss_bytes, rtt_s) = (seen.flow.mss_bytes?, seen.base_rtt_s?);
+    let (mss_bytes, rtt_s) = (seen.flow.segment_bytes?, seen.base_rtt_s?);
     let reno_segments = path::MATHIS / lost.sqrt();
     let cubic_segments = path::CUBIC * (rtt_s / lost).powf(path::CUBIC_POWER);
     let segments = if name == "reno" { reno_segments } else { cubic_segments.max(reno_segments) };
@@ -66,9 +75,9 @@ pub(crate) fn mistaken(seen: &Observed<'_>) -> f64 {
 
 /// Confidence, 0 to 1, that congestion control responded to marks.
 pub(super) fn marks(seen: &Observed<'_>) -> f64 {
-    let marked = seen.flow.marked_count.unwrap_or(0.0);
-    let of_all = seen.segments().and_then(|all| share(marked, all)).unwrap_or(0.0);
-    path::MARKED_SHARE.of(of_all) * path::MARKED_COUNT.of(marked)
+    let of_all = seen.shown().sender(names::MARKED_SHARE).unwrap_or(0.0);
+    let count = seen.shown().sender_events(names::MARKED_SEGMENTS).unwrap_or(0.0);
+    path::MARKED_SHARE.of(of_all) * path::MARKED_COUNT.of(count)
 }
 
 /// Confidence, 0 to 1, that packets are dropped without a queue before them.

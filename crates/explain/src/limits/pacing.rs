@@ -3,7 +3,7 @@
 use results::Limit;
 use units::show_bit_rate;
 
-use super::{lifted, more_streams};
+use super::{lifted, more_streams, several_words};
 use crate::advice::Advice;
 use crate::ceiling::{ETHERNET_QDISC_BYTES, goodput_ceiling};
 use crate::change::Change;
@@ -12,6 +12,7 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, positive, ratio};
 use crate::observed::{Observed, end_name};
 use crate::remedy::{Method, Remedy};
+use crate::symptoms::names;
 use crate::thresholds::{path, predictions, signs};
 use crate::weighing::Weighing;
 
@@ -74,12 +75,7 @@ impl Mechanism for Pacing {
             .by(path::PACING_REACHED.of(reached), "throughput is below the pacing rate")
             .unless(path::PACING_EXCEEDED.of(reached), 1.0, "throughput is above the pacing rate");
         let mut evidence = vec![line.clone()];
-        if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
-            evidence.push(format!(
-                "{streams} streams carry {} together ({gain:.2} times)",
-                show_bit_rate(several.median)
-            ));
-        }
+        evidence.extend(several_words(seen));
         Opinion {
             weight: weighed.weight(),
             doubt: weighed.doubt(),
@@ -141,7 +137,7 @@ fn paced(seen: &Observed<'_>) -> Option<Paced> {
         Paced { goodput_bits_per_s: all, words, how: How::Test }
     });
     let by_socket = || {
-        let all = seen.flow.pacing_max_bits_per_s?;
+        let all = seen.shown().sender(names::PACING_MAXIMUM)?;
         let words = format!("SO_MAX_PACING_RATE of its sockets is {} together", show_bit_rate(all));
         Some(Paced { goodput_bits_per_s: all, words, how: How::Socket })
     };

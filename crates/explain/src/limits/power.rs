@@ -3,15 +3,16 @@
 use results::{IdleStateUse, Limit};
 use units::show_seconds;
 
-use super::causes::{clock_khz, slow_clock};
+use super::causes::slow_clock;
 use super::processor::processor_binds;
 use super::trials::cpu_experiments;
 use crate::advice::Advice;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::percent;
+use crate::numbers::{percent, positive};
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy, change};
+use crate::symptoms::names;
 use crate::thresholds::{hosts, signs};
 
 #[derive(Debug)]
@@ -110,14 +111,10 @@ fn deepest<'a>(host: &HostView<'a>) -> Option<&'a IdleStateUse> {
     states.filter(|state| state.exit_latency_us >= 10).max_by_key(|state| cost(state))
 }
 
-fn waking_share(host: &HostView<'_>) -> f64 {
-    let Some(state) = deepest(host) else { return 0.0 };
-    let waking_s = state.exit_latency_us as f64 * 1e-6 * state.entered_count as f64;
-    crate::numbers::share(waking_s, host.duration_s).unwrap_or(0.0)
-}
-
+/// The end whose core takes longer to wake up, and the part of the time, 0 to 1, that this takes.
 fn sleepier<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
-    let (sender, receiver) = (waking_share(&seen.sender), waking_share(&seen.receiver));
+    let waking = |host: &HostView<'_>| seen.shown().host(host.end, names::IDLE_EXIT).unwrap_or(0.0);
+    let (sender, receiver) = (waking(&seen.sender), waking(&seen.receiver));
     if sender > receiver { (&seen.sender, sender) } else { (&seen.receiver, receiver) }
 }
 
@@ -144,22 +141,22 @@ impl Mechanism for CpuFrequency {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = slower(seen);
-        let weight = signs::SEEN * processor_binds(seen, host) * slow_clock(host);
-        let clock = clock_khz(host);
+        let weight = signs::SEEN * processor_binds(seen, host) * slow_clock(seen, host);
+        let clock = of_maximum(seen, host);
         Opinion {
             weight,
             doubt: None,
             end: Some(host.end),
             evidence: evidence(host),
             against: match clock {
-                Some((seen, most)) => {
-                    format!("its core runs at {} of its highest clock", percent(seen / most))
+                Some(clock) => {
+                    format!("its core runs at {} of its highest clock", percent(clock))
                 }
                 None => "no host reports its clock".to_owned(),
             },
             ceiling_bits_per_s: clock
                 .filter(|_| weight > signs::PERHAPS)
-                .map(|(now, most)| seen.rate() * most / now),
+                .map(|clock| seen.rate() / clock),
         }
     }
 
@@ -169,8 +166,7 @@ impl Mechanism for CpuFrequency {
 
     fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let host = slower(seen);
-        let (now, most) = clock_khz(host)?;
-        let faster = seen.rate() * most / now;
+        let faster = seen.rate() / of_maximum(seen, host)?;
         let method = governor(seen, host).map_or_else(
             || Method::ByHand {
                 command: "cpupower frequency-set -g performance".to_owned(),
@@ -198,6 +194,11 @@ impl Mechanism for CpuFrequency {
     }
 }
 
+/// Clock of an end's core over its highest, above 0 up to 1.
+fn of_maximum(seen: &Observed<'_>, host: &HostView<'_>) -> Option<f64> {
+    seen.shown().host(host.end, names::THREAD_CLOCK).and_then(positive)
+}
+
 /// The governor of the one core that the test was pinned to at this end; a thread that may move between
 /// cores has no single governor to change.
 fn governor(seen: &Observed<'_>, host: &HostView<'_>) -> Option<settings::Change> {
@@ -209,13 +210,13 @@ fn governor(seen: &Observed<'_>, host: &HostView<'_>) -> Option<settings::Change
 }
 
 fn slower<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {
-    let weigh = |host: &HostView<'_>| processor_binds(seen, host) * slow_clock(host);
+    let weigh = |host: &HostView<'_>| processor_binds(seen, host) * slow_clock(seen, host);
     if weigh(&seen.receiver) > weigh(&seen.sender) { &seen.receiver } else { &seen.sender }
 }
 
 fn evidence(host: &HostView<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    if let (Some((now, most)), Some(core)) = (clock_khz(host), host.thread.core) {
+    if let (Some((now, most)), Some(core)) = (host.clock_khz(), host.thread.core) {
         lines.push(format!(
             "{}: core {core} ran at {:.2} GHz of {:.2} GHz ({})",
             host.name(),

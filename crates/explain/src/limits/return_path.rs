@@ -1,7 +1,7 @@
 //! A way back that carries fewer acknowledgements than the sender needs.
 
 use results::{Direction, End, Limit};
-use units::{show_bit_rate, show_count};
+use units::show_bit_rate;
 
 use super::plateau::best;
 use crate::advice::Advice;
@@ -10,7 +10,8 @@ use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{at_least, percent, positive};
-use crate::observed::{Acknowledgements, Observed, end_name};
+use crate::observed::{Observed, end_name};
+use crate::symptoms::names;
 use crate::thresholds::{Fitted, path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
@@ -46,8 +47,8 @@ impl Mechanism for ReturnPath {
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
-        let weighed = seen.acknowledgements.map_or(Weighing::most(0.0), |told| {
-            let lost = path::ACKS_LOST.of(told.lost_share());
+        let weighed = lost_share(seen).map_or(Weighing::most(0.0), |lost_share| {
+            let lost = path::ACKS_LOST.of(lost_share);
             Weighing::most(signs::SEEN)
                 .by(late(seen), "round trips hardly grow under load")
                 .by(way_out_open(seen), "UDP meets the same ceiling on the way out")
@@ -107,10 +108,15 @@ impl Mechanism for ReturnPath {
     }
 }
 
+/// Share of the acknowledgements that did not arrive, 0 to 1; `None` unless both ends counted them.
+fn lost_share(seen: &Observed<'_>) -> Option<f64> {
+    seen.shown().path(names::ACKS_LOST_SHARE)
+}
+
 /// Bits per second that the acknowledgements took, as a queueing discipline counts them.
 fn rate(seen: &Observed<'_>) -> Option<f64> {
     let packet_bytes = f64::from(seen.headers().bytes()) + ETHERNET_QDISC_BYTES;
-    positive(seen.acknowledgements?.arrived_per_s * packet_bytes * 8.0)
+    positive(seen.shown().path(names::ACKS_ARRIVED)? * packet_bytes * 8.0)
 }
 
 /// The receiver's own shaper, if it has one: its end, and its rate in bit/s.
@@ -125,8 +131,9 @@ fn shaped(seen: &Observed<'_>) -> Option<(End, f64)> {
 
 /// Confidence, 0 to 1, that something waits on the path: round trips grow under load, in relation and in time.
 fn late(seen: &Observed<'_>) -> f64 {
-    let (Some(rtt_s), Some(base_s)) = (seen.flow.rtt_s, seen.base_rtt_s) else { return 0.0 };
-    path::LATE_GROWTH.of(rtt_s / base_s) * seen.fit[Fitted::LateS].of(rtt_s - base_s)
+    let told = |name: &str| seen.shown().path(name).unwrap_or(0.0);
+    path::LATE_GROWTH.of(told(names::QUEUE_GROWTH))
+        * seen.fit[Fitted::LateS].of(told(names::QUEUE_DELAY))
 }
 
 /// Confidence, 0 to 1, that a thread of either end never sleeps. Cores full of other work do not make round trips
@@ -152,13 +159,10 @@ fn evidence(seen: &Observed<'_>) -> Vec<String> {
         let through = show_bit_rate(udp.delivered_bits_per_s);
         lines.push(format!("{words}, though UDP gets {through} through the other way"));
     }
-    if let (Some(told), Some(rate)) = (seen.acknowledgements, rate(seen)) {
-        let Acknowledgements { sent_count, arrived_count, .. } = told;
+    if let (Some(lost_share), Some(rate)) = (lost_share(seen), rate(seen)) {
         lines.push(format!(
-            "acknowledgements: {} sent, {} arrived ({} lost); those that arrived took {}",
-            show_count(sent_count),
-            show_count(arrived_count),
-            percent(told.lost_share()),
+            "{} of the acknowledgements were lost; those that arrived took {}",
+            percent(lost_share),
             show_bit_rate(rate)
         ));
     }
@@ -173,11 +177,11 @@ fn evidence(seen: &Observed<'_>) -> Vec<String> {
 }
 
 fn against(seen: &Observed<'_>) -> String {
-    let Some(told) = seen.acknowledgements else {
+    let Some(lost_share) = lost_share(seen) else {
         return "the acknowledgements were not counted at both ends".to_owned();
     };
     if late(seen) < signs::PERHAPS {
-        return match told.lost_share() {
+        return match lost_share {
             lost if lost > path::ACKS_LOST_TOLD => format!(
                 "{} of the acknowledgements were lost, and round trips stay short: later acknowledgements replace them",
                 percent(lost)

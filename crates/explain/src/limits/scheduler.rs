@@ -3,6 +3,7 @@
 use results::Limit;
 use units::show_seconds;
 
+use super::causes::throttled;
 use super::processor::processor_binds;
 use super::trials::cpu_experiments;
 use crate::advice::Advice;
@@ -117,7 +118,8 @@ fn worse<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
         // For a thread of lower priority, waiting for its core is by itself the symptom.
         let waits = hosts::LOW_PRIORITY_WAITS.of(host.wait_share.unwrap_or(0.0));
         let behind = signs::STATED * host.held_behind() * cpu.max(waits * seen.unexplained());
-        let unmoved = hosts::LEFT_WAITING * cpu * left_waiting(host) * (1.0 - host.throttled());
+        let unmoved =
+            hosts::LEFT_WAITING * cpu * left_waiting(host) * (1.0 - throttled(seen, host));
         behind.max(unmoved)
     };
     let (sender, receiver) = (weigh(&seen.sender), weigh(&seen.receiver));

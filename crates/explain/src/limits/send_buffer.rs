@@ -7,12 +7,13 @@ use super::other_windows;
 use super::windows::{Autotuned, sysctl};
 use crate::advice::Advice;
 use crate::buffers::Buffer;
-use crate::ceiling::window_ceiling;
+use crate::ceiling::{is_disproved, window_ceiling};
 use crate::change::Change;
 use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::percent;
 use crate::observed::{Observed, end_name};
+use crate::symptoms::names;
 use crate::thresholds::{path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
@@ -33,7 +34,9 @@ impl Mechanism for SendBuffer {
                 to it; the kernel tunes it up to `net.ipv4.tcp_wmem`.",
             evidence: "TCP_INFO `tcpi_sndbuf_limited` over `tcpi_busy_time` near 1, or, under a congestion control that \
                 paces (BBR), throughput that is what the queued bytes give over the round trip; the send queue is as \
-                long as the buffer allows and all of it is in flight; queue / RTT equals the throughput.",
+                long as the buffer allows and all of it is in flight; queue / RTT equals the throughput. Samples that \
+                catch the sender with nothing left to send though both windows have room, while its application does \
+                not pause (`drained-share` of `explain --symptoms`).",
             against: "The receiver's window or a standing queue on the path holds the data back; the \
                 receiving thread never sleeps.",
             experiment: "A larger buffer: throughput follows the buffer that the kernel really granted. Where it \
@@ -171,14 +174,23 @@ fn tuned_ceiling(seen: &Observed<'_>) -> Option<f64> {
 
 fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
     let counted = seen.flow.send_buffer_share.filter(|counted| *counted < share - path::TOLD_APART);
+    let drained = seen.shown().sender(names::DRAINED).unwrap_or(0.0);
     let mut first = match counted {
         // Small and frequent acknowledgements, or the sender's own pacing, hide the wait from the kernel's account.
+        Some(counted) if signs::DRAINED_MOST * drained >= share - path::TOLD_APART => format!(
+            "{} of the samples catch the sender with nothing left to send though both windows have room (the kernel \
+             counts {} of the time as limited by the buffer)",
+            percent(drained),
+            percent(counted)
+        ),
         Some(counted) => format!(
             "all that the send buffer holds is in flight (the kernel counts {} of the time as limited by it)",
             percent(counted)
         ),
         None => format!("send-buffer-limited {} of the time", percent(share)),
     };
+    // A buffer that held more than its usual share has no law.
+    let law = law.filter(|law| !is_disproved(*law, seen.rate()));
     if let (Some(usable), Some(rtt_s), Some(law)) = (usable_bytes(seen), seen.window_rtt_s(), law) {
         first += &format!(
             "; {} of payload in it / {} = {}; measured {}",

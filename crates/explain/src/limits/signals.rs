@@ -10,9 +10,10 @@ use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{fine_percent, share};
+use crate::numbers::fine_percent;
 use crate::observed::{Observed, end_name};
 use crate::remedy::{Remedy, change};
+use crate::symptoms::names;
 use crate::thresholds::{Fitted, path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
@@ -45,8 +46,8 @@ impl Mechanism for EcnMarks {
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
-        let marked = seen.flow.marked_count.unwrap_or(0.0);
-        let of_all = seen.segments().and_then(|all| share(marked, all)).unwrap_or(0.0);
+        let of_sender = |name: &str| seen.shown().sender(name);
+        let marked = seen.shown().sender_events(names::MARKED_SEGMENTS);
         let weighed = Weighing::most(signs::SEEN)
             .by(marks(seen), "few segments are marked")
             .by(seen.unexplained(), weighing::HELD)
@@ -54,12 +55,12 @@ impl Mechanism for EcnMarks {
             .unless(seen.hosts_full(), path::SIGNALS_FULL_HOSTS, weighing::HOSTS_FULL);
         let first = format!(
             "{} segments came back marked, {} of all",
-            show_count(marked),
-            fine_percent(of_all)
+            show_count(marked.unwrap_or(0.0)),
+            fine_percent(of_sender(names::MARKED_SHARE).unwrap_or(0.0))
         );
         let mut evidence = vec![first.clone()];
         evidence.extend(several_words(seen));
-        if let Some(again) = seen.flow.retransmit_share {
+        if let Some(again) = of_sender(names::RETRANSMIT_SHARE) {
             evidence.push(format!("{} of the segments retransmitted", fine_percent(again)));
         }
         Opinion {
@@ -67,7 +68,7 @@ impl Mechanism for EcnMarks {
             doubt: weighed.doubt(),
             end: None,
             evidence,
-            against: match seen.flow.marked_count {
+            against: match marked {
                 None => "the sender reports no count of marks".to_owned(),
                 Some(0.0) => "no segment came back marked".to_owned(),
                 Some(_) => first,

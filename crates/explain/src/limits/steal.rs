@@ -2,12 +2,13 @@
 
 use results::Limit;
 
-use super::causes::{robbed, stolen};
+use super::causes::stolen;
 use crate::advice::Advice;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::percent;
 use crate::observed::{HostView, Observed, end_name};
+use crate::symptoms::names;
 use crate::thresholds::{hosts, signs};
 use crate::weighing::{self, Weighing};
 
@@ -38,28 +39,23 @@ impl Mechanism for Steal {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = worse(seen);
         let weighed = Weighing::most(signs::STATED)
-            .by(stolen(host), "the hypervisor took little, or the core had time left")
+            .by(stolen(seen, host), "the hypervisor took little, or the core had time left")
             .by(seen.unexplained(), weighing::HELD)
-            .unless(1.0 - needed(host), 1.0, "the thread mostly sleeps");
-        let core = robbed(host);
+            .unless(1.0 - needed(seen, host), 1.0, "the thread mostly sleeps");
+        let taken = taken(seen, host);
         Opinion {
             weight: weighed.weight(),
             doubt: weighed.doubt(),
             end: Some(host.end),
-            evidence: evidence(host),
-            against: match core {
-                Some(core) => format!(
-                    "the hypervisor took {} of core {}, which was {} idle",
-                    percent(core.steal),
-                    core.core,
-                    percent(core.idle)
-                ),
+            evidence: evidence(seen, host),
+            against: match taken_words(seen, host) {
+                Some(words) => words,
                 None if host.told => "which cores its threads used is unknown".to_owned(),
                 None => format!("the {} end reports nothing about its cores", end_name(host.end)),
             },
-            ceiling_bits_per_s: core
+            ceiling_bits_per_s: taken
                 .filter(|_| weighed.weight() > signs::PERHAPS)
-                .map(|core| seen.rate() / (1.0 - core.steal.clamp(0.0, hosts::STEAL_MOST))),
+                .map(|taken| seen.rate() / (1.0 - taken)),
         }
     }
 
@@ -69,7 +65,8 @@ impl Mechanism for Steal {
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let host = worse(seen);
-        let core = robbed(host)
+        let core = host
+            .robbed_core()
             .map_or_else(|| "the core".to_owned(), |core| format!("core {}", core.core));
         let end = end_name(host.end);
         Advice::all(vec![
@@ -82,32 +79,37 @@ impl Mechanism for Steal {
     }
 }
 
+/// Part of its core, 0 to less than 1, that the hypervisor took from an end.
+fn taken(seen: &Observed<'_>, host: &HostView<'_>) -> Option<f64> {
+    Some(seen.shown().host(host.end, names::STOLEN)?.clamp(0.0, hosts::STEAL_MOST))
+}
+
 /// Confidence, 0 to 1, that the thread would have used what was taken: it, or its packets, used the rest.
-fn needed(host: &HostView<'_>) -> f64 {
-    let thread = host.busy_share().unwrap_or(0.0);
-    let Some(core) = robbed(host) else { return 0.0 };
-    hosts::STEAL_NEEDED
-        .of((thread + core.softirq) / (1.0 - core.steal.clamp(0.0, hosts::STEAL_MOST)))
+fn needed(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
+    let Some(taken) = taken(seen, host) else { return 0.0 };
+    let thread = seen.shown().thread_busy(host.end).unwrap_or(0.0);
+    let packets = seen.shown().host(host.end, names::STOLEN_SOFTIRQ).unwrap_or(0.0);
+    hosts::STEAL_NEEDED.of((thread + packets) / (1.0 - taken))
 }
 
 /// The end whose core the hypervisor took more of, as far as it was needed.
 fn worse<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {
-    let weigh = |host: &HostView<'_>| stolen(host) * needed(host);
+    let weigh = |host: &HostView<'_>| stolen(seen, host) * needed(seen, host);
     if weigh(&seen.receiver) > weigh(&seen.sender) { &seen.receiver } else { &seen.sender }
 }
 
-fn evidence(host: &HostView<'_>) -> Vec<String> {
-    let taken = robbed(host).map(|core| {
-        format!(
-            "{}: the hypervisor took {} of core {}, which was {} idle",
-            host.name(),
-            percent(core.steal),
-            core.core,
-            percent(core.idle)
-        )
-    });
-    taken
-        .into_iter()
-        .chain(host.thread_text().map(|text| format!("{}: {text}", host.name())))
-        .collect()
+/// What the hypervisor took of which core.
+fn taken_words(seen: &Observed<'_>, host: &HostView<'_>) -> Option<String> {
+    let of_host = |name: &str| seen.shown().host(host.end, name);
+    Some(format!(
+        "the hypervisor took {} of core {}, which was {} idle",
+        percent(of_host(names::STOLEN)?),
+        host.robbed_core()?.core,
+        percent(of_host(names::STOLEN_IDLE)?)
+    ))
+}
+
+fn evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
+    let lines = taken_words(seen, host).into_iter().chain(host.thread_text());
+    lines.map(|line| format!("{}: {line}", host.name())).collect()
 }

@@ -9,15 +9,15 @@ use crate::numbers::ratio;
 /// began. A receiver of bulk data sends next to nothing but acknowledgements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Acknowledgements {
-    pub(crate) sent_count: f64,
-    pub(crate) arrived_count: f64,
+    sent_count: f64,
+    arrived_count: f64,
     /// Arrived per second.
     pub(crate) arrived_per_s: f64,
 }
 
 impl Acknowledgements {
     /// `None` unless both ends told their counts.
-    pub(super) fn of(run: &Run<'_>, omitted_s: f64) -> Option<Self> {
+    pub(crate) fn of(run: &Run<'_>, omitted_s: f64) -> Option<Self> {
         let sum = |streams: &[&StreamEnd], read: &dyn Fn(&results::TcpSummary) -> Option<u64>| {
             let counts = streams.iter().map(|stream| read(stream.tcp.as_ref()?));
             let total: Option<u64> = counts.sum();

@@ -19,8 +19,6 @@ pub(crate) struct Flow {
     pub(crate) peer_window_bytes: Option<f64>,
     /// The receiver's smallest over its largest advertised window in the steady part, 0 to 1.
     pub(crate) peer_window_steadiness: Option<f64>,
-    /// Share of the samples whose delivery was limited by the application, 0 to 1.
-    pub(crate) application_limited_share: Option<f64>,
     pub(crate) retransmits_count: Option<f64>,
     /// Retransmissions of the typical run alone, to compare with the counters of its hosts.
     pub(crate) run_retransmits_count: Option<f64>,
@@ -32,15 +30,18 @@ pub(crate) struct Flow {
     /// Throughput of the last third of the test over that of the first.
     pub(crate) growth: Option<f64>,
     pub(crate) pacing_bits_per_s: Option<f64>,
+    /// Payload of a full segment, as the sender's kernel knows it.
     pub(crate) mss_bytes: Option<f64>,
+    /// The same or, if the sender reports none, the receiver's.
+    pub(crate) segment_bytes: Option<f64>,
     pub(crate) congestion_control: Option<String>,
     /// `SO_MAX_PACING_RATE`, summed over all streams.
     pub(crate) pacing_max_bits_per_s: Option<f64>,
     /// Segments delivered with an ECN congestion mark.
     pub(crate) marked_count: Option<f64>,
     /// Reordering events that the sender noticed.
-    /// Segments that the sender retransmitted needlessly.
     pub(crate) reordered_count: Option<f64>,
+    /// Segments that the sender retransmitted needlessly.
     pub(crate) needless_count: Option<f64>,
     /// Packets that arrived out of order, as the receiver counts them.
     pub(crate) out_of_order_count: Option<f64>,
@@ -67,13 +68,13 @@ impl Flow {
             in_flight_bytes: run.summed(|tcp| counted(tcp.in_flight_bytes)),
             peer_window_bytes: run.summed(|tcp| tcp.peer_window_bytes.and_then(counted)),
             peer_window_steadiness: window_swing.and_then(|(low, high)| share(low, high)),
-            application_limited_share: run.sampled_share(|tcp| tcp.delivery_app_limited),
             retransmits_count: run.direction.retransmits_count.map(|count| count as f64),
             run_retransmits_count: run.retransmits().map(|(again, _)| again),
             retransmit_share: None,
             loss_event_share: None,
             growth: run.growth(),
             pacing_bits_per_s: run.summed(|tcp| tcp.pacing_bits_per_s.and_then(positive)),
+            segment_bytes: run.segment_bytes(),
             mss_bytes: tcp.and_then(|tcp| positive(f64::from(tcp.mss_bytes))),
             pacing_max_bits_per_s: run
                 .senders
@@ -100,18 +101,18 @@ impl Flow {
         self,
         runs: impl Iterator<Item = &'a Run<'r>>,
     ) -> Self {
-        let (mut again, mut sent, mut events) = (None, 0.0, 0.0);
+        let (mut again, mut sent, mut events) = (None, 0.0, None);
         for run in runs {
             let Some((run_again, run_sent)) = run.retransmits() else { continue };
             again = Some(again.unwrap_or(0.0) + run_again);
             sent += run_sent;
-            events += run.loss_events();
+            events = run.loss_events().map(|of_run| of_run + events.unwrap_or(0.0)).or(events);
         }
         let Some(again) = again else { return self };
         Self {
             retransmits_count: Some(again),
             retransmit_share: share(again, sent + again),
-            loss_event_share: share(events, sent + again),
+            loss_event_share: events.and_then(|events| share(events, sent + again)),
             ..self
         }
     }

@@ -166,19 +166,26 @@ impl<'a> HostView<'a> {
         all.iter().filter(move |qdisc| Some(qdisc.interface.as_str()) == name)
     }
 
+    /// The core of its busiest thread or of that thread's packets: the one that the hypervisor took most from.
+    pub(crate) fn robbed_core(&self) -> Option<&'a CoreUse> {
+        let own = self.thread.core.and_then(|core| self.core_use(core));
+        let packets = self.thread.incoming_core.and_then(|core| self.core_use(core));
+        let cores = own.into_iter().chain(packets).filter(|core| core.steal.is_finite());
+        cores.max_by(|one, other| one.steal.total_cmp(&other.steal))
+    }
+
     /// How a core spent the test.
     pub(crate) fn core_use(&self, number: u32) -> Option<&'a CoreUse> {
         self.cores.iter().find(|core| core.core == number)
     }
 
-    /// Confidence, 0 to 1, that its processor quota throttled it.
-    pub(crate) fn throttled(&self) -> f64 {
-        let Some(quota) = self.counters.and_then(|counters| counters.quota.as_ref()) else {
-            return 0.0;
-        };
-        let periods = share(quota.throttled_count as f64, quota.periods_count as f64);
-        let stopped = share(quota.throttled_s, self.duration_s).unwrap_or(0.0);
-        signs::THROTTLED_PERIODS.of(periods.unwrap_or(0.0)) * signs::THROTTLED_TIME.of(stopped)
+    /// Clock of the busiest thread's core, and the highest the processor reaches; kHz.
+    pub(crate) fn clock_khz(&self) -> Option<(f64, f64)> {
+        let core = self.thread.core?;
+        let clock = self.counters?.clocks.iter().find(|clock| clock.core == core)?;
+        let seen = clock.first_khz.max(clock.last_khz) as f64;
+        Some((seen, clock.hardware_max_khz? as f64))
+            .filter(|(seen, most)| *seen > 0.0 && *most > 0.0)
     }
 
     /// Confidence, 0 to 1, that a scheduling policy of low priority keeps it waiting.

@@ -1,7 +1,8 @@
 //! The bulk direction of one test, with both of its ends.
 
 use results::{
-    Direction, DirectionOutcome, End, EndReport, Point, StreamEnd, TcpSample, TestOutcome, Work,
+    Direction, DirectionOutcome, End, EndReport, IntervalSample, Point, StreamEnd, TcpSample,
+    TestOutcome, Work,
 };
 
 use crate::numbers::{middle, positive, share};
@@ -78,8 +79,24 @@ impl<'a> Run<'a> {
         of_streams.reduce(|sum, value| sum + value)
     }
 
-    /// Segments retransmitted, and segments sent, as far as the sender's kernel reports them.
+    /// Payload of a full segment, bytes, of the first stream: as the sender's kernel knows it or, if nobody reports
+    /// that, as the receiver's does, whose own segments cross the same path.
+    pub(crate) fn segment_bytes(&self) -> Option<f64> {
+        let first =
+            |streams: &[&StreamEnd]| positive(f64::from(streams.first()?.tcp.as_ref()?.mss_bytes));
+        first(&self.senders).or_else(|| first(&self.receivers))
+    }
+
+    /// Segments retransmitted, and segments sent, as far as the sender's kernel reports them. A foreign sender may tell
+    /// no more than how many it retransmitted.
     pub(crate) fn retransmits(&self) -> Option<(f64, f64)> {
+        self.kernel_retransmits().or_else(|| {
+            let again = self.direction.retransmits_count? as f64;
+            Some((again, self.direction.received_bytes as f64 / self.segment_bytes()?))
+        })
+    }
+
+    fn kernel_retransmits(&self) -> Option<(f64, f64)> {
         let counts = self.senders.iter().filter_map(|stream| {
             let tcp = stream.tcp.as_ref()?;
             let again =
@@ -90,8 +107,9 @@ impl<'a> Run<'a> {
         counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
-    /// Number of sampling intervals in which a stream retransmitted something.
-    pub(crate) fn loss_events(&self) -> f64 {
+    /// Number of sampling intervals in which a stream retransmitted something; `None` if no sender reports on TCP.
+    pub(crate) fn loss_events(&self) -> Option<f64> {
+        self.senders.iter().find(|stream| stream.tcp.is_some())?;
         let of_stream = |stream: &&StreamEnd| {
             let Some(tcp) = &stream.tcp else { return 0 };
             let sampled = stream.intervals.iter().filter_map(|interval| interval.tcp.as_ref());
@@ -103,7 +121,19 @@ impl<'a> Run<'a> {
             }
             events
         };
-        self.senders.iter().map(of_stream).sum::<usize>() as f64
+        Some(self.senders.iter().map(of_stream).sum::<usize>() as f64)
+    }
+
+    /// Share of the steady samples, 0 to 1, in which all that was written is in flight though both windows have room;
+    /// `None` unless the senders sampled what this takes.
+    pub(crate) fn drained_share(&self) -> Option<f64> {
+        let drained: Vec<bool> = self
+            .senders
+            .iter()
+            .flat_map(|stream| stream.steady())
+            .filter_map(|interval| is_drained(interval))
+            .collect();
+        share(drained.iter().filter(|drained| **drained).count() as f64, drained.len() as f64)
     }
 
     /// Share of the steady samples, 0 to 1, for which `holds` is true.
@@ -168,6 +198,18 @@ pub(crate) fn report_of(outcome: &TestOutcome, end: End) -> Option<&EndReport> {
         End::Near => Some(outcome.near()),
         End::Far => outcome.far(),
     }
+}
+
+/// Whether all that the sender had been given was in flight at one moment, with room in both windows: TCP sends what it
+/// has as long as they allow. What is queued and not in flight was lost or acknowledged out of order.
+fn is_drained(interval: &IntervalSample) -> Option<bool> {
+    let tcp = interval.tcp.as_ref()?;
+    let in_flight = tcp.in_flight_bytes as f64;
+    let room = |window: u64| in_flight < signs::WINDOW_FULL * window as f64;
+    let nothing_waits = tcp.not_sent_bytes? == 0
+        && in_flight >= signs::SENT_OF_QUEUE.to * interval.send_queue_bytes? as f64;
+    let has_room = room(tcp.congestion_window_bytes) && tcp.peer_window_bytes.is_none_or(room);
+    Some(in_flight > 0.0 && nothing_waits && has_room)
 }
 
 fn steady_tcp(stream: &StreamEnd, read: &impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {

@@ -4,6 +4,7 @@ use results::Limit;
 
 use super::Observed;
 use crate::numbers::share;
+use crate::symptoms::names;
 use crate::thresholds::{Fitted, signs};
 
 impl Observed<'_> {
@@ -60,6 +61,10 @@ impl Observed<'_> {
     /// Share of the time limited by the send buffer, 0 to 1: the kernel's account or, if that is more, the
     /// confidence that all the buffer can hold is in flight while both windows have room. The kernel's
     /// account starts only when the sender runs dry, which small and frequent acknowledgements hide.
+    ///
+    /// A sender that several samples catch with nothing left to send, though both windows have room, waits for its
+    /// writer, and a writer that neither pauses nor lacks a core waits for the buffer. That holds also where the queue
+    /// is longer than the buffer's size suggests.
     pub(crate) fn send_buffer_share(&self) -> f64 {
         if self.refuted.contains(&Limit::SendBuffer) {
             return 0.0;
@@ -73,7 +78,11 @@ impl Observed<'_> {
         let sleeps = 1.0 - self.sender.starved().unwrap_or(0.0);
         let receiver_open = signs::PEER_OPEN.not(self.receive_window_use());
         let sender_open = signs::FILLED_CWND.not(self.flow.window_use().unwrap_or(0.0));
-        let drained = full * sender_open;
+        let caught = self.shown().sender(names::DRAINED).map_or(0.0, |drained| {
+            let is_full = signs::QUEUE_OF_BUFFER.of(filled.unwrap_or(0.0));
+            drained * is_full * (1.0 - self.sender_idle())
+        });
+        let drained = (full * sender_open).max(caught);
         counted.max(
             signs::DRAINED_MOST * drained.max(self.follows_send_buffer()) * receiver_open * sleeps,
         )

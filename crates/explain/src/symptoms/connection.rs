@@ -3,15 +3,14 @@
 use results::TcpSample;
 
 use super::definition::{Row, SymptomUnit as Unit, row};
+use super::names;
 use super::tested::Seen;
 use crate::numbers::{counted, positive, ratio, share};
 use crate::observed::receiver_fullness;
+use crate::thresholds::signs;
 
 /// Name of the check whether throughput, round trip and data in flight agree.
 pub(super) const LITTLES_LAW: &str = "littles-law-ratio";
-
-/// From this share of a window or buffer on it counts as full.
-const FULL_MIN: f64 = 0.95;
 
 /// At the end that sends the data.
 pub(super) static SENDER: &[Row] = &[
@@ -27,7 +26,7 @@ pub(super) static SENDER: &[Row] = &[
         seen.flow.rtt_min_s
     }),
     row(
-        "busy-share",
+        names::BUSY,
         Unit::Share,
         "tcp_info.tcpi_busy_time",
         "part of the measured time with data outstanding",
@@ -35,7 +34,7 @@ pub(super) static SENDER: &[Row] = &[
     )
     .sampled(|seen| seen.gains(|tcp| tcp.busy_s, |interval, _| Some(interval.end_s))),
     row(
-        "receive-window-limited-share",
+        names::WINDOW_LIMITED,
         Unit::Share,
         "tcp_info.tcpi_rwnd_limited",
         "part of the busy time in which the receiver's window held the sender back",
@@ -43,7 +42,7 @@ pub(super) static SENDER: &[Row] = &[
     )
     .sampled(|seen| seen.gains(|tcp| tcp.receive_window_limited_s, |_, tcp| tcp.busy_s)),
     row(
-        "send-buffer-limited-share",
+        names::BUFFER_LIMITED,
         Unit::Share,
         "tcp_info.tcpi_sndbuf_limited",
         "part of the busy time in which the send buffer held the sender back",
@@ -51,7 +50,7 @@ pub(super) static SENDER: &[Row] = &[
     )
     .sampled(|seen| seen.gains(|tcp| tcp.send_buffer_limited_s, |_, tcp| tcp.busy_s)),
     row(
-        "application-limited-share",
+        names::APPLICATION_LIMITED,
         Unit::Share,
         "tcp_info.tcpi_delivery_rate_app_limited",
         "part of the samples whose delivery rate the sending application limited",
@@ -64,7 +63,7 @@ pub(super) static SENDER: &[Row] = &[
         },
     ),
     row(
-        "writer-idle-share",
+        names::WRITER_IDLE,
         Unit::Share,
         "the application's clock",
         "part of the time in which the sending application chose not to write",
@@ -92,7 +91,7 @@ pub(super) static SENDER: &[Row] = &[
     })
     .sampled(|seen| seen.summed_tcp(|tcp| tcp.peer_window_bytes.and_then(counted))),
     row(
-        "peer-window-steadiness",
+        names::PEER_WINDOW_STEADINESS,
         Unit::Ratio,
         "tcp_info.tcpi_snd_wnd",
         "smallest over largest advertised window of the first stream in the steady part",
@@ -103,7 +102,7 @@ pub(super) static SENDER: &[Row] = &[
     })
     .sampled(|seen| seen.summed_tcp(|tcp| counted(tcp.in_flight_bytes))),
     row(
-        "peer-window-fill",
+        names::PEER_WINDOW_FILL,
         Unit::Share,
         "tcp_info.tcpi_unacked, tcpi_snd_wnd",
         "data in flight over the receiver's window; 1: the window is full",
@@ -113,7 +112,7 @@ pub(super) static SENDER: &[Row] = &[
         seen.quotients(in_flight, |tcp| tcp.peer_window_bytes.and_then(counted))
     }),
     row(
-        "congestion-window-fill",
+        names::CWND_FILL,
         Unit::Share,
         "tcp_info.tcpi_unacked, tcpi_snd_cwnd",
         "data in flight over the congestion window; 1: the window is used up",
@@ -133,6 +132,13 @@ pub(super) static SENDER: &[Row] = &[
         "tcp_info.tcpi_unacked, tcpi_snd_cwnd",
         "part of the samples in which at least 0.95 of the congestion window was in flight",
         |seen| full_share(seen, |tcp| counted(tcp.congestion_window_bytes)),
+    ),
+    row(
+        names::DRAINED,
+        Unit::Share,
+        "tcp_info.tcpi_notsent_bytes, tcpi_unacked, tcpi_snd_cwnd, SIOCOUTQ",
+        "part of the samples in which all that was written is in flight though both windows have room: the sender was given no more",
+        |seen| seen.run.drained_share(),
     ),
     row(
         LITTLES_LAW,
@@ -177,7 +183,7 @@ pub(super) static SENDER: &[Row] = &[
         seen.flow.pacing_bits_per_s
     })
     .sampled(|seen| seen.summed_tcp(|tcp| tcp.pacing_bits_per_s.and_then(positive))),
-    row("pacing-maximum", Unit::BitsPerS, "SO_MAX_PACING_RATE", "highest pacing rate allowed, all streams; absent if unlimited", |seen| {
+    row(names::PACING_MAXIMUM, Unit::BitsPerS, "SO_MAX_PACING_RATE", "highest pacing rate allowed, all streams; absent if unlimited", |seen| {
         seen.flow.pacing_max_bits_per_s
     }),
     row("segment-payload", Unit::Bytes, "tcp_info.tcpi_snd_mss", "payload of a full segment (MSS)", |seen| {
@@ -191,7 +197,7 @@ pub(super) static SENDER: &[Row] = &[
         segments_per_acknowledgement,
     ),
     row(
-        "retransmit-share",
+        names::RETRANSMIT_SHARE,
         Unit::Share,
         "tcp_info.tcpi_total_retrans",
         "segments retransmitted, of those sent",
@@ -217,11 +223,14 @@ pub(super) static SENDER: &[Row] = &[
     row("reordering-events", Unit::Count, "tcp_info.tcpi_reord_seen", "times that a segment turned out to be late, not lost", |seen| {
         seen.flow.reordered_count
     }),
+    row(names::MARKED_SEGMENTS, Unit::Count, "tcp_info.tcpi_delivered_ce", "segments delivered with a congestion mark (ECN)", |seen| {
+        seen.flow.marked_count
+    }),
     row(
-        "marked-share",
+        names::MARKED_SHARE,
         Unit::Share,
         "tcp_info.tcpi_delivered_ce",
-        "segments delivered with a congestion mark (ECN)",
+        "the same, of the segments sent",
         |seen| share(seen.flow.marked_count?, seen.segments()?),
     ),
     row(
@@ -268,7 +277,7 @@ pub(super) static RECEIVER: &[Row] = &[
         |seen| seen.window?.advertised_share(),
     ),
     row(
-        "receive-queue",
+        names::RECEIVE_QUEUE,
         Unit::Bytes,
         "SIOCINQ",
         "unread bytes in the socket of the typical stream",
@@ -279,14 +288,14 @@ pub(super) static RECEIVER: &[Row] = &[
         steady.filter_map(|interval| Some(interval.receive_queue_bytes? as f64)).collect()
     }),
     row(
-        "receive-socket-fullness",
+        names::SOCKET_FULLNESS,
         Unit::Share,
         "SIOCINQ, advertised window",
         "unread bytes over unread bytes and free window: 0, the reader keeps up; 1, it does not",
         |seen| receiver_fullness(&seen.receiver, &seen.flow, seen.streams()),
     ),
     row(
-        "reader-idle-share",
+        names::READER_IDLE,
         Unit::Share,
         "the application's clock",
         "part of the time in which the receiving application chose not to read",
@@ -324,7 +333,10 @@ fn steady_sum(seen: &Seen<'_>, read: fn(&TcpSample) -> Option<u64>) -> Option<f6
 fn full_share(seen: &Seen<'_>, window: fn(&TcpSample) -> Option<f64>) -> Option<f64> {
     seen.in_flight_bytes()?;
     let filled = seen.each(|tcp| share(in_flight(tcp)?, window(tcp)?));
-    share(filled.iter().filter(|fill| **fill >= FULL_MIN).count() as f64, filled.len() as f64)
+    share(
+        filled.iter().filter(|fill| **fill >= signs::WINDOW_FULL).count() as f64,
+        filled.len() as f64,
+    )
 }
 
 fn segments_per_acknowledgement(seen: &Seen<'_>) -> Option<f64> {

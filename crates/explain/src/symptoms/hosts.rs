@@ -4,6 +4,7 @@ use results::{CoreUse, DeviceCounters};
 
 use super::Symptom;
 use super::definition::{Definition, SymptomUnit as Unit};
+use super::names;
 use super::tested::Tested;
 use crate::numbers::{middle, positive, share};
 use crate::observed::packet_bytes;
@@ -36,7 +37,7 @@ const DEVICE: &str = "/proc/net/dev";
 /// Every symptom of a host except those of its cores.
 pub(super) static ROWS: &[HostRow] = &[
     row(
-        "thread-run-share",
+        names::THREAD_RUN,
         Unit::Share,
         "RUSAGE_THREAD",
         "part of the time in which the busiest stream's thread ran",
@@ -57,7 +58,7 @@ pub(super) static ROWS: &[HostRow] = &[
         |test| test.view.thread.system_share,
     ),
     row(
-        "thread-wait-share",
+        names::THREAD_WAIT,
         Unit::Share,
         SCHEDSTAT,
         "part of the time in which that thread was ready while another had its core",
@@ -96,7 +97,7 @@ pub(super) static ROWS: &[HostRow] = &[
         },
     ),
     row(
-        "process-cores",
+        names::PROCESS_CORES,
         Unit::Cores,
         "RUSAGE_SELF",
         "processor time of the testing process over the time",
@@ -127,7 +128,24 @@ pub(super) static ROWS: &[HostRow] = &[
         },
     ),
     row(
-        "quota-throttled-share",
+        names::STOLEN,
+        Unit::Share,
+        "/proc/stat",
+        "part that the hypervisor took of the core of the thread or of its packets, the one that lost more",
+        |test| Some(test.view.robbed_core()?.steal),
+    ),
+    row(names::STOLEN_IDLE, Unit::Share, "/proc/stat", "idle part of that core", |test| {
+        Some(test.view.robbed_core()?.idle)
+    }),
+    row(
+        names::STOLEN_SOFTIRQ,
+        Unit::Share,
+        "/proc/stat",
+        "part that it spent in software interrupts",
+        |test| Some(test.view.robbed_core()?.softirq),
+    ),
+    row(
+        names::QUOTA_THROTTLED,
         Unit::Share,
         "cpu.stat",
         "part of the periods of its processor quota in which it was throttled",
@@ -144,6 +162,13 @@ pub(super) static ROWS: &[HostRow] = &[
         |test| Some(test.view.counters?.quota.as_ref()?.throttled_s),
     ),
     row(
+        names::QUOTA_STOPPED,
+        Unit::Share,
+        "cpu.stat",
+        "the same over the measured time, at most 1",
+        |test| share(test.view.counters?.quota.as_ref()?.throttled_s, test.view.duration_s),
+    ),
+    row(
         "clock-of-maximum",
         Unit::Share,
         "cpufreq",
@@ -157,10 +182,20 @@ pub(super) static ROWS: &[HostRow] = &[
         },
     ),
     row(
-        "idle-exit-share",
+        names::THREAD_CLOCK,
+        Unit::Share,
+        "cpufreq",
+        "clock of the thread's core over its highest, as the test began or ended, the higher one",
+        |test| {
+            let (clock_khz, most_khz) = test.view.clock_khz()?;
+            share(clock_khz, most_khz)
+        },
+    ),
+    row(
+        names::IDLE_EXIT,
         Unit::Share,
         "cpuidle",
-        "part of the time that leaving idle states takes on the thread's core, at most",
+        "part of the time that leaving idle states takes, at most, on the core where the thread's packets come in, else on its own",
         idle_exit_share,
     ),
     row(
@@ -270,7 +305,7 @@ pub(super) static ROWS: &[HostRow] = &[
         |test| qdisc(test, |one| one.backlog_bytes),
     ),
     row(
-        "memory-traffic",
+        names::MEMORY_TRAFFIC,
         Unit::BytesPerS,
         "resctrl mbm_total_bytes",
         "bytes read from and written to memory, all nodes",
@@ -347,9 +382,9 @@ fn busy_cores(tests: &[Tested<'_>]) -> Vec<u32> {
     listed
 }
 
-/// Time that the core of the busiest thread needs to leave its idle states, over the measured time.
+/// Time that the core of the busiest thread's packets needs to leave its idle states, over the measured time.
 fn idle_exit_share(test: &Tested<'_>) -> Option<f64> {
-    let core = test.view.thread.core?;
+    let core = test.view.thread.incoming_core.or(test.view.thread.core)?;
     let states = test.view.counters?.idle_states.iter().filter(|state| state.core == core);
     let left_s = states
         .map(|state| state.entered_count as f64 * state.exit_latency_us as f64 * 1e-6)

@@ -4,9 +4,9 @@ use results::{LatencySummary, Results};
 
 use super::definition::{Definition, Row, SymptomUnit as Unit, row};
 use super::tested::Seen;
-use super::{Symptom, deviation};
+use super::{Symptom, deviation, names};
 use crate::numbers::{positive, ratio, share};
-use crate::observed::{several_rates, udp_test};
+use crate::observed::{Acknowledgements, several_rates, udp_test};
 use crate::wanted::{idle_rtt_s, line};
 
 /// Read in each repeat of the judged TCP test.
@@ -41,7 +41,7 @@ pub(super) static EACH: &[Row] = &[
         loaded(seen)?.percentile_s(99.0).and_then(positive)
     }),
     row(
-        "queue-growth",
+        names::QUEUE_GROWTH,
         Unit::Ratio,
         "tcp_info.tcpi_rtt, idle round trips",
         "round trip under load over the lowest known (idle median, or tcpi_min_rtt): a queue lengthens it",
@@ -52,7 +52,7 @@ pub(super) static EACH: &[Row] = &[
         seen.each(|tcp| ratio(tcp.rtt_s, base_s?))
     }),
     row(
-        "queue-delay",
+        names::QUEUE_DELAY,
         Unit::S,
         "tcp_info.tcpi_rtt, idle round trips",
         "round trip under load less the lowest known; 0 where it is no longer",
@@ -64,6 +64,20 @@ pub(super) static EACH: &[Row] = &[
         "throughput x queue-delay",
         "bytes that stand in a queue, if throughput passes through it",
         |seen| Some(queue_delay_s(seen)? * seen.run.goodput_bits_per_s / 8.0),
+    ),
+    row(
+        names::ACKS_LOST_SHARE,
+        Unit::Share,
+        "tcp_info.tcpi_segs_out at the receiver, tcpi_segs_in at the sender",
+        "acknowledgements that the receiver sent and the sender did not get, since the connection began",
+        |seen| Some(acknowledgements(seen)?.lost_share()),
+    ),
+    row(
+        names::ACKS_ARRIVED,
+        Unit::PerS,
+        "the same",
+        "acknowledgements that came to the sender; absent unless both ends count",
+        |seen| Some(acknowledgements(seen)?.arrived_per_s),
     ),
     row(
         "line-use-share",
@@ -93,19 +107,19 @@ pub(super) const PATH_MTU: Definition = Definition::new(
     "largest packet that the path carries whole",
 );
 pub(super) const STREAMS_GAIN: Definition = Definition::new(
-    "streams-gain",
+    names::STREAMS_GAIN,
     Unit::Ratio,
     "bytes read at the receiver",
     "throughput of several streams over that of the judged test; about 1: a plateau that all streams share; its spread is that of the several streams",
 );
 pub(super) const STREAMS: Definition = Definition::new(
-    "streams-compared",
+    names::STREAMS,
     Unit::Count,
     "the test's options",
     "number of streams in that comparison",
 );
 pub(super) const UDP_GAIN: Definition = Definition::new(
-    "datagrams-of-throughput",
+    names::UDP_GAIN,
     Unit::Ratio,
     "bytes read at the receiver",
     "median rate delivered by UDP in the same direction over the judged throughput",
@@ -148,6 +162,10 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
 
 fn loaded<'a>(seen: &'a Seen<'_>) -> Option<&'a LatencySummary> {
     seen.run.outcome.latency_under_load.as_ref()
+}
+
+fn acknowledgements(seen: &Seen<'_>) -> Option<Acknowledgements> {
+    Acknowledgements::of(&seen.run, seen.spec.omit_s)
 }
 
 fn queue_delay_s(seen: &Seen<'_>) -> Option<f64> {

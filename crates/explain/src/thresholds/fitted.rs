@@ -9,6 +9,7 @@ use results::{Limit, Results};
 use super::{Ramp, Shown};
 use crate::limits::{mistaken, udp_over_best, window_law_off};
 use crate::observed::Observed;
+use crate::symptoms::names;
 
 /// Number of thresholds that recorded cases set.
 const COUNT: usize = 9;
@@ -277,7 +278,7 @@ static ROWS: [Row; COUNT] = [
         name: "late-s",
         why: "round trip under load less the idle one, s",
         recorded: Ramp::new(0.00653, 0.00924),
-        figure: |seen| Some((seen.flow.rtt_s? - seen.base_rtt_s?).max(0.0)),
+        figure: |seen| seen.shown().path(names::QUEUE_DELAY),
         low: Side { planted: UNQUEUED, law: 0.5e-3 },
         high: Side { planted: &[Limit::ReturnPath], law: 50e-3 },
         part: Ramp::new(0.05, 0.15),

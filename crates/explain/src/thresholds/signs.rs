@@ -24,6 +24,7 @@ thresholds! {
     FILLED_MOST: f64 = 0.95, Chosen, "most for a window that is seen full and that the kernel does not count";
     ASKED_WINDOW_LAW: Ramp = Ramp::new(0.7, 0.8), Chosen, "throughput over window / RTT: within a fifth of the law, as the round trip is smoothed";
     ASKED_WINDOW_EACH: Ramp = Ramp::new(0.6, 0.85), Chosen, "what each further stream adds, over the first: windows of their own add as much again";
+    WINDOW_FULL: f64 = 0.95, Chosen, "data in flight over a window or buffer from which it counts as full: segments of 64 KiB leave a rest";
     SENT_OF_QUEUE: Ramp = Ramp::new(0.6, 0.8), Chosen, "data in flight over the send queue: near 1 where all that the buffer holds is on the way";
     QUEUE_OF_BUFFER: Ramp = Ramp::new(0.5, 0.75), Nature, "the kernel charges its overhead to the buffer: a full one holds 0.5 to 0.8 of its size in payload";
     PEER_OPEN: Ramp = Ramp::new(0.8, 0.9), Chosen, "data in flight over the receiver's window, below which that window has room";

@@ -2,6 +2,7 @@
 
 mod acknowledgements;
 mod cores;
+mod untold;
 mod wire;
 
 use explain::{Judgement, diagnose, judge};

@@ -153,6 +153,26 @@ mod tests {
     /// Families and recordings that the promise speaks of.
     const FAMILIES_MIN: usize = 40;
     const RECORDED_MIN: usize = 120;
+    /// What is judged wrongly by the thresholds of the other families, and why no mechanism predicts it. One that is no
+    /// longer wrong leaves the list; no other may come to it.
+    const UNEXPLAINED: [(&str, &str); 4] = [
+        (
+            "drawn-1-1",
+            "a stock iperf3 sends, and its buffer, its window and its pacing predict the same of the receiver",
+        ),
+        (
+            "drawn-1-14",
+            "a stock iperf3 receives, and what was late shows neither as D-SACK nor as a late datagram",
+        ),
+        (
+            "drawn-3-1",
+            "repairs of what CUBIC's start lost fill 5 of 8 samples; in 3 the buffer is drained",
+        ),
+        (
+            "drawn-5-23",
+            "the recorded trial was registered with TCP's own throughput as the policer's rate",
+        ),
+    ];
     /// Recordings of paths on which nothing was planted.
     const UNPLANTED_MIN: usize = 12;
 
@@ -172,6 +192,9 @@ mod tests {
         assert!(told.judged >= RECORDED_MIN, "only {} recordings", told.judged);
         assert!(told.share_left_out() >= RIGHT_MIN, "misjudged: {:#?}", told.wrong);
         assert!(told.share_without_limit() >= RIGHT_MIN, "{told}");
+        let mut wrong: Vec<&str> = told.wrong.iter().map(|(name, _)| name.as_str()).collect();
+        wrong.sort_unstable();
+        assert_eq!(wrong, UNEXPLAINED.map(|(name, _)| name), "misjudged: {:#?}", told.wrong);
     }
 
     /// A limit may go unnamed, but none is named that is not there, and so none confirmed.

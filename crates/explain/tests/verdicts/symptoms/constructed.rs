@@ -245,6 +245,7 @@ fn the_connection_at_the_sender_is_as_computed_by_hand() {
         ("congestion-window-fill", 0.5),
         ("peer-window-full-share", 1.0),
         ("congestion-window-full-share", 0.0),
+        ("drained-share", 0.0),
         ("littles-law-ratio", RATE * 0.02 / (8.0 * 190_000.0)),
         ("send-buffer", 600_000.0),
         ("send-queue", 300_000.0),

@@ -1,0 +1,47 @@
+//! Names of the symptoms that mechanisms read.
+
+// The connection at the end that sends.
+
+pub(crate) const BUSY: &str = "busy-share";
+pub(crate) const APPLICATION_LIMITED: &str = "application-limited-share";
+pub(crate) const WRITER_IDLE: &str = "writer-idle-share";
+pub(crate) const PEER_WINDOW_STEADINESS: &str = "peer-window-steadiness";
+pub(crate) const DRAINED: &str = "drained-share";
+pub(crate) const WINDOW_LIMITED: &str = "receive-window-limited-share";
+pub(crate) const BUFFER_LIMITED: &str = "send-buffer-limited-share";
+pub(crate) const PEER_WINDOW_FILL: &str = "peer-window-fill";
+pub(crate) const CWND_FILL: &str = "congestion-window-fill";
+pub(crate) const PACING_MAXIMUM: &str = "pacing-maximum";
+pub(crate) const RETRANSMIT_SHARE: &str = "retransmit-share";
+pub(crate) const MARKED_SEGMENTS: &str = "marked-segments";
+pub(crate) const MARKED_SHARE: &str = "marked-share";
+
+// The connection at the end that receives.
+
+pub(crate) const RECEIVE_QUEUE: &str = "receive-queue";
+pub(crate) const SOCKET_FULLNESS: &str = "receive-socket-fullness";
+pub(crate) const READER_IDLE: &str = "reader-idle-share";
+
+// The path.
+
+pub(crate) const QUEUE_GROWTH: &str = "queue-growth";
+pub(crate) const QUEUE_DELAY: &str = "queue-delay";
+pub(crate) const STREAMS_GAIN: &str = "streams-gain";
+pub(crate) const STREAMS: &str = "streams-compared";
+pub(crate) const UDP_GAIN: &str = "datagrams-of-throughput";
+pub(crate) const ACKS_LOST_SHARE: &str = "acknowledgements-lost-share";
+pub(crate) const ACKS_ARRIVED: &str = "acknowledgements-arrived";
+
+// A host.
+
+pub(crate) const THREAD_RUN: &str = "thread-run-share";
+pub(crate) const THREAD_WAIT: &str = "thread-wait-share";
+pub(crate) const PROCESS_CORES: &str = "process-cores";
+pub(crate) const STOLEN: &str = "stolen-core-steal-share";
+pub(crate) const STOLEN_IDLE: &str = "stolen-core-idle-share";
+pub(crate) const STOLEN_SOFTIRQ: &str = "stolen-core-softirq-share";
+pub(crate) const QUOTA_THROTTLED: &str = "quota-throttled-share";
+pub(crate) const QUOTA_STOPPED: &str = "quota-stopped-share";
+pub(crate) const THREAD_CLOCK: &str = "thread-clock-of-maximum";
+pub(crate) const IDLE_EXIT: &str = "idle-exit-share";
+pub(crate) const MEMORY_TRAFFIC: &str = "memory-traffic";

@@ -1,0 +1,61 @@
+//! The symptoms of the judged test, as mechanisms read them.
+
+use results::{End, Results};
+
+use super::{Section, SymptomEstimate, SymptomGroup, names};
+
+/// What the judged test shows of the connection, the path and the hosts: of each symptom, by the name that
+/// `explain --symptoms` prints, the median over the repeats. A symptom that was not measured is `None`.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown(Vec<SymptomGroup>);
+
+impl Shown {
+    pub(crate) fn of(results: &Results) -> Self {
+        Self(super::of_judged_test(results))
+    }
+
+    /// A symptom of the connection at the sending end.
+    pub(crate) fn sender(&self, name: &str) -> Option<f64> {
+        self.find(|group| group.section == Section::Sender, name)
+    }
+
+    /// Events at the sending end in all repeats together, which are rare: their median times the number of repeats.
+    pub(crate) fn sender_events(&self, name: &str) -> Option<f64> {
+        let counted = self.estimate(|group| group.section == Section::Sender, name)?;
+        Some(counted.median * f64::from(counted.repeats_count))
+    }
+
+    /// A symptom of the connection at the receiving end.
+    pub(crate) fn receiver(&self, name: &str) -> Option<f64> {
+        self.find(|group| group.section == Section::Receiver, name)
+    }
+
+    /// A symptom of the path between the hosts.
+    pub(crate) fn path(&self, name: &str) -> Option<f64> {
+        self.find(|group| group.section == Section::Path, name)
+    }
+
+    /// A symptom of the host at one end.
+    pub(crate) fn host(&self, end: End, name: &str) -> Option<f64> {
+        let is_host = |section| matches!(section, Section::NearHost | Section::FarHost);
+        self.find(|group| is_host(group.section) && group.end == Some(end), name)
+    }
+
+    /// Time in which the busiest thread of one end ran or waited for its core, 0 to 1; where no thread was seen, that in
+    /// which the process ran.
+    pub(crate) fn thread_busy(&self, end: End) -> Option<f64> {
+        let ran =
+            self.host(end, names::THREAD_RUN).or_else(|| self.host(end, names::PROCESS_CORES))?;
+        Some((ran + self.host(end, names::THREAD_WAIT).unwrap_or(0.0)).min(1.0))
+    }
+
+    fn find(&self, of: impl Fn(&SymptomGroup) -> bool, name: &str) -> Option<f64> {
+        Some(self.estimate(of, name)?.median)
+    }
+
+    fn estimate(&self, of: impl Fn(&SymptomGroup) -> bool, name: &str) -> Option<SymptomEstimate> {
+        let groups = self.0.iter().filter(|group| of(group));
+        let mut symptoms = groups.flat_map(|group| &group.symptoms);
+        symptoms.find(|symptom| symptom.name == name)?.estimate
+    }
+}
