@@ -127,7 +127,7 @@ impl Machine {
             }
             Kind::Pull => {
                 if let Some(request) = PullRequest::parse(packet) {
-                    self.handle_pull(peer, header.fragment_bytes, &request);
+                    self.handle_pull(peer, header.bytes, &request);
                 }
             }
             Kind::Data => self.handle_fragment(now_ns, peer, packet, memory),

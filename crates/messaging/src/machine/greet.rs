@@ -309,7 +309,7 @@ impl Machine {
             credit: self.config.eager_window_bytes(),
             flags: 0,
             channel: 0,
-            fragment_bytes: 0,
+            bytes: GREETING_BYTES as u16,
         };
         let mut packet = PacketHeader::new();
         header.put(&mut packet);

@@ -33,6 +33,16 @@ pub enum Payload<'a> {
     },
 }
 
+impl Payload<'_> {
+    fn length_bytes(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Bytes(bytes) => bytes.len(),
+            Self::User { length_bytes, .. } => *length_bytes,
+        }
+    }
+}
+
 /// A packet to send.
 #[derive(Debug)]
 pub struct Transmit<'a> {
@@ -50,12 +60,7 @@ impl Transmit<'_> {
     /// Length of the whole packet.
     #[must_use]
     pub fn packet_bytes(&self) -> usize {
-        let payload_bytes = match self.payload {
-            Payload::None => 0,
-            Payload::Bytes(bytes) => bytes.len(),
-            Payload::User { length_bytes, .. } => length_bytes,
-        };
-        self.header.bytes().len() + payload_bytes
+        self.header.bytes().len() + self.payload.length_bytes()
     }
 
     /// The header with its tag. `payload` is all of what follows it: the bytes of
@@ -298,7 +303,7 @@ impl Machine {
             Plan::Pull(block) => {
                 let (request, fragment_bytes) = self.write_request(block);
                 header.kind = Kind::Pull;
-                header.fragment_bytes = fragment_bytes;
+                header.bytes = fragment_bytes;
                 header.put(&mut packet);
                 request.put(&mut packet);
             }
@@ -333,6 +338,9 @@ impl Machine {
                 }
             }
         });
+        if !matches!(plan, Plan::Pull(_)) {
+            packet.set_bytes((packet.bytes().len() + payload.length_bytes()) as u16);
+        }
         let payload_key = known.payload_key.as_ref().unwrap_or(&self.payload_key);
         let seal = Some((known.send_key, payload_key, hidden, self.config.tags_payloads));
         Transmit { peer: Some(PeerId(peer)), address, payload, header: packet, seal }
@@ -364,7 +372,7 @@ impl Machine {
             credit: inn.credit_sent,
             flags: if self.config.tags_payloads { FLAG_TAGGED } else { 0 },
             channel: 0,
-            fragment_bytes: 0,
+            bytes: 0,
         }
     }
 
