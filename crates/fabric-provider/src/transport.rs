@@ -29,19 +29,57 @@ struct Destination {
     address: SocketAddr,
 }
 
-/// A socket for a peer.
+/// A socket that sends.
+#[derive(Debug)]
+struct Sender {
+    socket: UdpSocket,
+    is_connected: bool,
+    /// Length in bytes at which the kernel cuts a send; 0: it does not.
+    segment_bytes: usize,
+}
+
+/// The socket from which packets to a peer leave.
 #[derive(Debug)]
 enum Way {
     Untried,
-    Connected(UdpSocket),
-    /// The socket that receives.
+    Connected(Sender),
+    /// The one that receives.
     Shared,
+}
+
+impl Sender {
+    /// Has the kernel cut a send of so many bytes into packets of `segment_bytes`. It is told only when what it was told
+    /// before does not do.
+    fn cut_at(&mut self, segment_bytes: usize, bytes: usize) -> io::Result<()> {
+        let is_good = if bytes > segment_bytes {
+            self.segment_bytes == segment_bytes
+        } else {
+            self.segment_bytes >= bytes || self.segment_bytes == 0
+        };
+        if !is_good {
+            set_segment_bytes(&self.socket, segment_bytes as u32).map_err(io::Error::other)?;
+            self.segment_bytes = segment_bytes;
+        }
+        Ok(())
+    }
+
+    fn send(&self, bytes: &[u8], to: Destination) -> io::Result<usize> {
+        if self.is_connected { self.socket.send(bytes) } else { self.socket.send_to(bytes, to.address) }
+    }
+}
+
+/// Packets for one send: each of `segment_bytes`, only the last may be shorter.
+#[derive(Debug)]
+struct Parcel {
+    to: Destination,
+    segment_bytes: usize,
+    bytes: Vec<u8>,
 }
 
 /// The sockets of an endpoint, with packets that wait to be sent.
 #[derive(Debug)]
 pub(crate) struct Udp {
-    socket: UdpSocket,
+    shared: Sender,
     /// By peer.
     ways: Vec<Way>,
     connected_count: usize,
@@ -50,12 +88,13 @@ pub(crate) struct Udp {
     /// The kernel cuts and joins.
     is_cutting: bool,
     packet_bytes_max: usize,
-    /// Packets to one peer, one behind the other; all but the last of `packet_bytes_max`.
+    /// Packets to one peer, one behind the other, as long as the first; only the last may be shorter.
     waiting: Vec<u8>,
     waiting_count: usize,
+    segment_bytes: usize,
     waiting_to: Option<Destination>,
     /// What the socket had no room for.
-    stalled: Option<(Destination, Vec<u8>)>,
+    stalled: Option<Parcel>,
     receive_buffer_bytes: u64,
     pub(crate) sends_count: u64,
     pub(crate) receives_count: u64,
@@ -70,16 +109,18 @@ impl Udp {
             set_receive_buffer(&socket, RECEIVE_BUFFER_BYTES).map_err(io::Error::other)?;
         let packet_bytes_max = place.packet_bytes_max();
         let joins = set_joining(&socket, true).is_ok();
-        let cuts = set_segment_bytes(&socket, u32::from(packet_bytes_max)).is_ok();
+        let cuts = set_segment_bytes(&socket, 0).is_ok();
+        let packet_bytes_max = packet_bytes_max.into();
         Ok(Self {
-            socket,
+            shared: Sender { socket, is_connected: false, segment_bytes: 0 },
             ways: Vec::new(),
             connected_count: 0,
             received: vec![0; usize::from(u16::MAX)].into_boxed_slice(),
             is_cutting: joins && cuts,
-            packet_bytes_max: packet_bytes_max.into(),
+            packet_bytes_max,
             waiting: Vec::with_capacity(SEND_BYTES_MAX),
             waiting_count: 0,
+            segment_bytes: packet_bytes_max,
             waiting_to: None,
             stalled: None,
             receive_buffer_bytes,
@@ -89,7 +130,7 @@ impl Udp {
     }
 
     pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        self.shared.socket.local_addr()
     }
 
     /// What the kernel keeps of packets that nobody read yet, with its own overhead.
@@ -104,8 +145,8 @@ impl Udp {
 
     /// Whether a further packet may be pushed.
     pub(crate) fn has_room(&mut self) -> bool {
-        if let Some((to, bytes)) = self.stalled.take() {
-            self.send(to, bytes);
+        if let Some(parcel) = self.stalled.take() {
+            self.send(parcel);
         }
         self.stalled.is_none()
     }
@@ -123,10 +164,12 @@ impl Udp {
         let bytes = header.len() + payload.len();
         let is_full = self.waiting.len() + bytes > SEND_BYTES_MAX
             || self.waiting_count >= SEGMENTS_MAX
-            || self.waiting.len() != self.waiting_count * self.packet_bytes_max;
+            || self.waiting.len() != self.waiting_count * self.segment_bytes
+            || bytes > self.segment_bytes;
         if self.waiting_to != Some(to) || is_full || !self.is_cutting {
             self.flush();
             self.waiting_to = Some(to);
+            self.segment_bytes = bytes;
         }
         self.waiting.extend_from_slice(header);
         self.waiting.extend_from_slice(payload);
@@ -140,55 +183,67 @@ impl Udp {
         }
         let Some(to) = self.waiting_to else { return };
         self.waiting_count = 0;
-        let waiting = std::mem::take(&mut self.waiting);
+        let bytes = std::mem::take(&mut self.waiting);
         if self.stalled.is_some() {
             // Lost, as on any full path; callers ask for room first.
             return;
         }
-        self.waiting = self.send(to, waiting);
+        self.waiting = self.send(Parcel { to, segment_bytes: self.segment_bytes, bytes });
     }
 
     /// Sends; gives the vector back, empty. Failures other than a full socket are losses.
-    fn send(&mut self, to: Destination, mut bytes: Vec<u8>) -> Vec<u8> {
+    fn send(&mut self, parcel: Parcel) -> Vec<u8> {
         self.sends_count += 1;
-        self.connect(to);
+        self.connect(parcel.to);
         // A connected socket reports by one failed send what came back for an earlier one.
-        let outcome = self.try_send(to, &bytes).or_else(|error| match error.kind() {
+        let outcome = self.try_send(&parcel).or_else(|error| match error.kind() {
             io::ErrorKind::WouldBlock => Err(error),
-            _ => self.try_send(to, &bytes),
+            _ => self.try_send(&parcel),
         });
         match outcome {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.stalled = Some((to, bytes));
+                self.stalled = Some(parcel);
                 return Vec::with_capacity(SEND_BYTES_MAX);
             }
             // This path or device does not cut: from now on every packet goes by itself.
-            Err(_error) if self.is_cutting && bytes.len() > self.packet_bytes_max => {
-                self.is_cutting = false;
-                self.sockets().for_each(|socket| _ = set_segment_bytes(socket, 0));
-                for packet in bytes.chunks(self.packet_bytes_max) {
-                    self.try_send(to, packet).ok();
+            Err(_error) if self.is_cutting && parcel.bytes.len() > parcel.segment_bytes => {
+                self.stop_cutting();
+                for packet in parcel.bytes.chunks(parcel.segment_bytes) {
+                    self.sender(parcel.to).send(packet, parcel.to).ok();
                 }
             }
             _ => {}
         }
+        let mut bytes = parcel.bytes;
         bytes.clear();
         bytes
     }
 
-    fn try_send(&self, to: Destination, bytes: &[u8]) -> io::Result<usize> {
-        match to.peer.and_then(|peer| self.ways.get(peer.0 as usize)) {
-            Some(Way::Connected(socket)) => socket.send(bytes),
-            _ => self.socket.send_to(bytes, to.address),
+    fn try_send(&mut self, parcel: &Parcel) -> io::Result<usize> {
+        let is_cutting = self.is_cutting;
+        let sender = self.sender(parcel.to);
+        if is_cutting {
+            sender.cut_at(parcel.segment_bytes, parcel.bytes.len())?;
+        }
+        sender.send(&parcel.bytes, parcel.to)
+    }
+
+    fn sender(&mut self, to: Destination) -> &mut Sender {
+        match to.peer.and_then(|peer| self.ways.get_mut(peer.0 as usize)) {
+            Some(Way::Connected(sender)) => sender,
+            _ => &mut self.shared,
         }
     }
 
-    fn sockets(&self) -> impl Iterator<Item = &UdpSocket> {
+    fn stop_cutting(&mut self) {
+        self.is_cutting = false;
         let connected = self.ways.iter().filter_map(|way| match way {
-            Way::Connected(socket) => Some(socket),
+            Way::Connected(sender) => Some(sender),
             _ => None,
         });
-        std::iter::once(&self.socket).chain(connected)
+        for sender in connected.chain([&self.shared]) {
+            set_segment_bytes(&sender.socket, 0).ok();
+        }
     }
 
     /// Gives a peer a socket of its own, before the first send to it.
@@ -202,29 +257,26 @@ impl Udp {
         }
         self.ways[index] = Way::Shared;
         if self.connected_count < CONNECTED_MAX
-            && let Ok(socket) = self.connected(to.address)
+            && let Ok(sender) = self.connected(to.address)
         {
             self.connected_count += 1;
-            self.ways[index] = Way::Connected(socket);
+            self.ways[index] = Way::Connected(sender);
         }
     }
 
-    fn connected(&self, to: SocketAddr) -> io::Result<UdpSocket> {
-        let socket = UdpSocket::bind((self.socket.local_addr()?.ip(), 0))?;
+    fn connected(&self, to: SocketAddr) -> io::Result<Sender> {
+        let socket = UdpSocket::bind((self.shared.socket.local_addr()?.ip(), 0))?;
         socket.connect(to)?;
         socket.set_nonblocking(true)?;
         // Nobody reads from it.
         set_receive_buffer(&socket, 0).map_err(io::Error::other)?;
-        if self.is_cutting {
-            set_segment_bytes(&socket, self.packet_bytes_max as u32).map_err(io::Error::other)?;
-        }
-        Ok(socket)
+        Ok(Sender { socket, is_connected: true, segment_bytes: 0 })
     }
 
     /// Receives a datagram, or several joined, with one system call, and hands over each packet. The number of bytes, or
     /// none where nothing waits.
     pub(crate) fn receive(&mut self, each: impl FnMut(&[u8])) -> Option<usize> {
-        let length_bytes = self.socket.recv(&mut self.received).ok()?;
+        let length_bytes = self.shared.socket.recv(&mut self.received).ok()?;
         self.receives_count += 1;
         let joined = &self.received[..length_bytes];
         joined.chunks(wire::first_packet_bytes(joined).max(1)).for_each(each);
@@ -251,7 +303,6 @@ mod tests {
         let place = crate::interfaces::loopback();
         let (mut from, to) = (Udp::open(&place).unwrap(), Udp::open(&place).unwrap());
         from.packet_bytes_max = 1000;
-        set_segment_bytes(&from.socket, 1000).unwrap();
         let address = to.local_address().unwrap();
         assert_eq!(address.ip(), Ipv4Addr::LOCALHOST);
         (from, to, address)
@@ -271,14 +322,14 @@ mod tests {
     fn packets_arrive_as_they_were_pushed_alone_or_in_one_send() {
         for peer in [None, Some(PeerId(3))] {
             let (mut from, mut to, address) = pair();
-            let lengths = [1000, 1000, 1000, 300, 40, 1000, 999, 1000, 1000];
+            let lengths = [1000, 1000, 1000, 300, 40, 40, 40, 1000, 999, 1000, 1000, 84, 1000];
             for (number, length) in lengths.into_iter().enumerate() {
                 assert!(from.has_room());
                 let payload = vec![number as u8; length - wire::HEADER_BYTES];
                 from.push(peer, address, &header(number, length), &payload);
             }
             from.flush();
-            assert!(from.sends_count < lengths.len() as u64, "{} sends", from.sends_count);
+            assert_eq!(from.sends_count, 5, "those of one length, and a shorter last one");
             assert_eq!(from.connected_count, usize::from(peer.is_some()));
             let expected = lengths.into_iter().enumerate();
             let expected: Vec<_> =
@@ -300,7 +351,8 @@ mod tests {
         push(&mut from, 1);
         let socket = UdpSocket::bind(address).unwrap();
         socket.set_nonblocking(true).unwrap();
-        let mut to = Udp { socket, ..Udp::open(&crate::interfaces::loopback()).unwrap() };
+        let shared = Sender { socket, is_connected: false, segment_bytes: 0 };
+        let mut to = Udp { shared, ..Udp::open(&crate::interfaces::loopback()).unwrap() };
         push(&mut from, 2);
         assert_eq!(came(&mut to, 2), [(2, 1000), (2, 1000)]);
         assert!(from.is_cutting);
@@ -315,7 +367,6 @@ mod tests {
         }
         from.flush();
         assert_eq!(from.connected_count, CONNECTED_MAX);
-        assert_eq!(from.sockets().count(), CONNECTED_MAX + 1);
         assert_eq!(came(&mut to, count).len(), count);
     }
 }

@@ -124,13 +124,21 @@ impl PayloadKey {
         Self(words.into_boxed_slice().try_into().expect("as many words as the key has"))
     }
 
-    /// NH of at most one block.
+    /// NH of at most one block. Four sums are independent of each other, so that multiplications overlap.
     #[inline]
     fn hash(&self, block: &[u8]) -> u128 {
-        let mut sum = 0_u128;
+        let mut sums = [0_u128; 4];
         let (pairs, rest) = block.as_chunks::<16>();
         let (keys, _) = self.0.as_chunks::<2>();
-        for (pair, key) in pairs.iter().zip(keys) {
+        let (fours, single) = pairs.as_chunks::<4>();
+        let (four_keys, _) = keys.as_chunks::<4>();
+        for (four, keys) in fours.iter().zip(four_keys) {
+            for ((sum, pair), key) in sums.iter_mut().zip(four).zip(keys) {
+                *sum = sum.wrapping_add(product(word(&pair[..8]), word(&pair[8..]), key));
+            }
+        }
+        let mut sum = sums.into_iter().fold(0, u128::wrapping_add);
+        for (pair, key) in single.iter().zip(&keys[4 * fours.len()..]) {
             sum = sum.wrapping_add(product(word(&pair[..8]), word(&pair[8..]), key));
         }
         if !rest.is_empty() {

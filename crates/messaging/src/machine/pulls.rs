@@ -6,12 +6,13 @@
 //! requests overtake a block, or nothing arrives for too long.
 
 use super::Machine;
+use super::transmit::BURST_PKTS;
 use crate::peer::{Block, Class, Job, Pull, Receiving};
 use crate::slab::{Link, NONE};
 use crate::types::Memory;
 use crate::wire::{DATA_BYTES, Fragment, PullRequest};
 
-/// Upper bound on the bytes of a block.
+/// Upper bound on the bytes of a block; it has no more fragments than leave in one batch.
 const BLOCK_BYTES_MAX: u64 = 64 * 1024;
 /// Fragments that this many later ones overtook are requested again.
 const OVERTAKEN_PKTS: u32 = 3;
@@ -68,19 +69,26 @@ impl Machine {
     }
 
     /// Requests blocks while the window has room, from one peer after the other, each up to its
-    /// share.
+    /// share. A peer's turn comes when a quarter of its share is free: several requests then leave together.
     pub(super) fn ask(&mut self, now_ns: u64) {
         let window_bytes = self.pull_window.bytes();
         let share_bytes = window_bytes / self.pulling_count.max(1);
         while self.pull_under_way_bytes < window_bytes
             && let Some(peer) = self.pullers.pop_front(&mut self.peers)
         {
-            let under_way_bytes = self.peers[peer as usize].pulls.under_way_bytes;
+            let under_way_bytes = |machine: &Self| machine.peers[peer as usize].pulls.under_way_bytes;
+            let bytes = under_way_bytes(self);
             // The peer is queued again with its next fragment.
-            if under_way_bytes > 0 && under_way_bytes >= share_bytes {
+            if bytes > 0 && bytes + share_bytes / 4 >= share_bytes {
                 continue;
             }
             self.ask_block(now_ns, peer, share_bytes);
+            while self.pull_under_way_bytes < window_bytes
+                && under_way_bytes(self) < share_bytes
+                && self.next_unasked(peer) != NONE
+            {
+                self.ask_block(now_ns, peer, share_bytes);
+            }
             self.line_up(peer);
         }
     }
@@ -92,7 +100,7 @@ impl Machine {
         }
         let pull = &mut self.pulls[index];
         let most_bytes = BLOCK_BYTES_MAX.min(share_bytes / 2).max(pull.fragment_bytes);
-        let fragments = (most_bytes / pull.fragment_bytes).clamp(1, 64);
+        let fragments = (most_bytes / pull.fragment_bytes).clamp(1, BURST_PKTS.into());
         let offset = pull.asked;
         let bytes = (pull.wanted - offset).min(fragments * pull.fragment_bytes);
         let mask = low_bits(bytes.div_ceil(pull.fragment_bytes));

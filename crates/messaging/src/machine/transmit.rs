@@ -12,7 +12,7 @@ use crate::wire::{
 };
 
 /// Consecutive packets to one peer, which a device or a kernel can accept as one batch.
-const BURST_PKTS: u32 = 44;
+pub(super) const BURST_PKTS: u32 = 44;
 
 /// The bytes of a packet after its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
