@@ -200,7 +200,7 @@ fn tell(machine: &Machine, lie: &Lie) -> Vec<u8> {
         extend(peer.out.oldest_seq, header.ack),
     );
     let key = peer.receive_key;
-    let tag = crate::tag::tag(key, &machine.payload_key, hidden, head, payload, payload.len());
+    let tag = crate::tag::tag(key, &machine.hash_key, hidden, head, payload, payload.len());
     bytes[8..16].copy_from_slice(&tag.to_le_bytes());
     bytes
 }

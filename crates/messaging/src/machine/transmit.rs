@@ -4,7 +4,7 @@ use super::arrive::hidden;
 use super::{Machine, stamp};
 use crate::peer::{Class, Flight, FlightState, Source, State};
 use crate::slab::{Link, NONE};
-use crate::tag::{Key, PayloadKey};
+use crate::tag::{Key, HashKey};
 use crate::types::{Address, BufferId, PeerId};
 use crate::wire::{
     ANNOUNCED_BYTES, EAGER_BYTES, FLAG_ACK_NOW, FLAG_AGAIN, FLAG_DATA, FLAG_PLACED, FLAG_SYNC,
@@ -53,7 +53,7 @@ pub struct Transmit<'a> {
     /// The bytes after the header.
     pub payload: Payload<'a>,
     header: PacketHeader,
-    seal: Option<(Key, &'a PayloadKey, u64, bool)>,
+    seal: Option<(Key, &'a HashKey, u64, bool)>,
 }
 
 impl Transmit<'_> {
@@ -67,10 +67,10 @@ impl Transmit<'_> {
     /// [`Payload::Bytes`], or those that [`Payload::User`] names, in one slice.
     #[must_use]
     pub fn header(&mut self, payload: &[u8]) -> &[u8] {
-        if let Some((key, payload_key, hidden, covers)) = self.seal.take() {
+        if let Some((key, hash_key, hidden, covers)) = self.seal.take() {
             let covered = if covers { payload } else { &[] };
             let head = self.header.bytes();
-            let tag = crate::tag::tag(key, payload_key, hidden, head, covered, payload.len());
+            let tag = crate::tag::tag(key, hash_key, hidden, head, covered, payload.len());
             self.header.set_tag(tag);
         }
         self.header.bytes()
@@ -341,8 +341,8 @@ impl Machine {
         if !matches!(plan, Plan::Pull(_)) {
             packet.set_bytes((packet.bytes().len() + payload.length_bytes()) as u16);
         }
-        let payload_key = known.payload_key.as_ref().unwrap_or(&self.payload_key);
-        let seal = Some((known.send_key, payload_key, hidden, self.config.tags_payloads));
+        let hash_key = known.hash_key.as_ref().unwrap_or(&self.hash_key);
+        let seal = Some((known.send_key, hash_key, hidden, self.config.tags_payloads));
         Transmit { peer: Some(PeerId(peer)), address, payload, header: packet, seal }
     }
 
