@@ -64,7 +64,11 @@ impl Sender {
     }
 
     fn send(&self, bytes: &[u8], to: Destination) -> io::Result<usize> {
-        if self.is_connected { self.socket.send(bytes) } else { self.socket.send_to(bytes, to.address) }
+        if self.is_connected {
+            self.socket.send(bytes)
+        } else {
+            self.socket.send_to(bytes, to.address)
+        }
     }
 }
 

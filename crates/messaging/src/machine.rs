@@ -27,7 +27,7 @@ use crate::matching::Matcher;
 use crate::peer::{Block, Early, Flight, Job, Outgoing, Peer, Pull, Receiving, State};
 use crate::pool::Pool;
 use crate::slab::{List, Slab};
-use crate::tag::{Key, HashKey};
+use crate::tag::{HashKey, Key};
 use crate::types::{Address, Completion, Event, Failure, OperationError, PeerId};
 use crate::wire::{Greeting, HEADER_BYTES_MAX, Kind};
 

@@ -3,7 +3,7 @@
 use crate::congestion::Window;
 use crate::rtt::RoundTrip;
 use crate::slab::{Link, List, NONE, linked};
-use crate::tag::{Key, HashKey};
+use crate::tag::{HashKey, Key};
 use crate::types::{Address, BufferId, Channel, Failure, Path};
 
 /// Sequence numbers, from the next expected one on, that a receiver accepts; a sender has at most
@@ -430,6 +430,8 @@ pub(crate) struct Block {
     pub(crate) missing: u64,
     /// Missing fragments to name in the next request, as bits.
     pub(crate) wanted: u64,
+    /// Fragments that were requested more than once, as bits.
+    pub(crate) again: u64,
     /// The number of the latest request for it.
     pub(crate) request: u32,
     /// Fragments that arrived in answer to later requests.

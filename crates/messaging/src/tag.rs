@@ -256,11 +256,7 @@ mod tests {
             }
             let mut longer = payload.clone();
             longer.push(0);
-            assert_ne!(
-                right,
-                tag(key, &hash_key, 9, &header, &longer, bytes + 1),
-                "a zero more"
-            );
+            assert_ne!(right, tag(key, &hash_key, 9, &header, &longer, bytes + 1), "a zero more");
         }
     }
 }

@@ -74,7 +74,8 @@ impl Endpoint {
         let mut left_bytes = BYTES_IN_A_ROW;
         for _ in 0..RECEIVES_IN_A_ROW {
             let (machine, buffers) = (&mut self.machine, &mut self.buffers);
-            let received = self.udp.receive(|packet| machine.handle_packet(now_ns, packet, buffers));
+            let received =
+                self.udp.receive(|packet| machine.handle_packet(now_ns, packet, buffers));
             let Some(bytes) = received else {
                 return Received { came: self.is_udp_busy, may_have_more: false };
             };

@@ -9,7 +9,7 @@
 
 use super::{Machine, REPLIES_MAX, stamp};
 use crate::peer::{Inbound, Must, Outbound, Peer, State};
-use crate::tag::{Key, HashKey};
+use crate::tag::{HashKey, Key};
 use crate::types::{Event, Failure};
 use crate::wire::{GREETING_BYTES, Greeting, Header, Kind, NO_SESSION, PacketHeader, u64_at};
 

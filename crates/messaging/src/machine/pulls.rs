@@ -76,7 +76,8 @@ impl Machine {
         while self.pull_under_way_bytes < window_bytes
             && let Some(peer) = self.pullers.pop_front(&mut self.peers)
         {
-            let under_way_bytes = |machine: &Self| machine.peers[peer as usize].pulls.under_way_bytes;
+            let under_way_bytes =
+                |machine: &Self| machine.peers[peer as usize].pulls.under_way_bytes;
             let bytes = under_way_bytes(self);
             // The peer is queued again with its next fragment.
             if bytes > 0 && bytes + share_bytes / 4 >= share_bytes {
@@ -111,6 +112,7 @@ impl Machine {
             offset,
             missing: mask,
             wanted: mask,
+            again: 0,
             request: 0,
             overtaken: 0,
             asked: Link::OUT,
@@ -184,6 +186,13 @@ impl Machine {
             let packet_bytes = u64::from(known.packet_bytes_max);
             self.pull_window.grow(bytes, packet_bytes, is_queueing);
         }
+        let is_late = self.blocks[block].again >> bit & 1 == 1
+            && fragment.request != self.blocks[block].request;
+        if is_late {
+            // The answer to the first request: the fragment was late, not lost.
+            self.counters.spurious_losses += 1;
+            self.pull_window.restore();
+        }
         self.blocks[block].missing &= !(1 << bit);
         self.blocks[block].wanted &= !(1 << bit);
         self.find_overtaken(now_ns, peer, block, bit, fragment.request);
@@ -232,6 +241,7 @@ impl Machine {
         let lost = this.missing & !this.wanted & before;
         if this.request == request && lost != 0 {
             this.wanted |= lost;
+            this.again |= lost;
             self.note_loss(now_ns, peer, lost);
             self.put_to_ask(now_ns, block);
         }
@@ -243,6 +253,7 @@ impl Machine {
             if index != block && u32::from(late.overtaken) >= OVERTAKEN_PKTS {
                 let lost = late.missing & !late.wanted;
                 late.wanted = late.missing;
+                late.again |= lost;
                 self.note_loss(now_ns, peer, lost);
                 self.put_to_ask(now_ns, index);
             }
@@ -276,7 +287,9 @@ impl Machine {
         }
         if let Some(block) = self.peers[peer as usize].pulls.asked.first() {
             let late = &mut self.blocks[block];
-            self.counters.reasked_pkts += u64::from((late.missing & !late.wanted).count_ones());
+            let lost = late.missing & !late.wanted;
+            self.counters.reasked_pkts += u64::from(lost.count_ones());
+            late.again |= lost;
             late.wanted = late.missing;
             self.put_to_ask(now_ns, block);
         }

@@ -4,7 +4,7 @@ use super::arrive::hidden;
 use super::{Machine, stamp};
 use crate::peer::{Class, Flight, FlightState, Source, State};
 use crate::slab::{Link, NONE};
-use crate::tag::{Key, HashKey};
+use crate::tag::{HashKey, Key};
 use crate::types::{Address, BufferId, PeerId};
 use crate::wire::{
     ANNOUNCED_BYTES, EAGER_BYTES, FLAG_ACK_NOW, FLAG_AGAIN, FLAG_DATA, FLAG_PLACED, FLAG_SYNC,
