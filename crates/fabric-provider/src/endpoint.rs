@@ -92,6 +92,8 @@ pub(crate) struct Endpoint {
     local: Local,
     /// Polls since a datagram came.
     quiet_polls: u32,
+    /// The last poll that looked for datagrams found some.
+    is_udp_busy: bool,
     /// Polls in a row at which an answer was late and not all packets were taken in.
     overdue_polls: u32,
     /// Where a report is asked for, or somebody may look.
@@ -172,6 +174,7 @@ impl Endpoint {
             udp,
             local: Local::open(&name),
             quiet_polls: 0,
+            is_udp_busy: false,
             overdue_polls: 0,
             waits: (live.is_some() || endings::report_file().is_some()).then(Waits::default),
             live,
@@ -232,8 +235,8 @@ impl Endpoint {
     pub(crate) fn send(&mut self, out: &Outgoing, queues: &mut Queues<'_>) -> Result<(), Number> {
         let outcome = self.begin_send(out);
         match outcome {
-            Ok(()) => {
-                self.transmit();
+            Ok(now_ns) => {
+                self.transmit(now_ns);
                 self.settle(queues);
             }
             Err(libc::EAGAIN) => {
@@ -242,10 +245,11 @@ impl Endpoint {
             }
             Err(_) => self.buffers.give_back(out.lent.buffer),
         }
-        outcome
+        outcome.map(|_now_ns| ())
     }
 
-    fn begin_send(&mut self, out: &Outgoing) -> Result<(), Number> {
+    /// Returns when it began.
+    fn begin_send(&mut self, out: &Outgoing) -> Result<u64, Number> {
         let peer = self.peer(out.to)?;
         self.reach(out.to, peer);
         let is_inject = out.mode == SendMode::Inject;
@@ -274,7 +278,8 @@ impl Endpoint {
             mode: out.mode,
             context,
         };
-        let outcome = self.machine.send(self.now_ns(), &send, &self.buffers);
+        let now_ns = self.now_ns();
+        let outcome = self.machine.send(now_ns, &send, &self.buffers).map(|()| now_ns);
         if is_inject && outcome.is_ok() {
             self.buffers.give_back(out.lent.buffer);
         } else if !is_inject && outcome.is_err() {
@@ -291,8 +296,8 @@ impl Endpoint {
     ) -> Result<(), Number> {
         let outcome = self.begin_receive(incoming);
         match outcome {
-            Ok(()) => {
-                self.transmit();
+            Ok(now_ns) => {
+                self.transmit(now_ns);
                 self.settle(queues);
             }
             Err(libc::EAGAIN) => {
@@ -301,10 +306,11 @@ impl Endpoint {
             }
             Err(_) => self.buffers.give_back(incoming.lent.buffer),
         }
-        outcome
+        outcome.map(|_now_ns| ())
     }
 
-    fn begin_receive(&mut self, incoming: &Incoming) -> Result<(), Number> {
+    /// Returns when it began.
+    fn begin_receive(&mut self, incoming: &Incoming) -> Result<u64, Number> {
         let source = self.source(incoming.from)?;
         if let Some(peer) = source {
             self.reach(incoming.from, peer);
@@ -315,7 +321,7 @@ impl Endpoint {
         let outcome = match outcome {
             Ok(id) => {
                 self.operations.set_receive(receive.context, id);
-                return Ok(());
+                return Ok(now_ns);
             }
             // Messages that were here before the peer failed are good.
             Err(OperationError::PeerFailed(..)) => self
@@ -329,7 +335,7 @@ impl Endpoint {
         if outcome.is_err() {
             self.operations.remove(receive.context);
         }
-        outcome.map_err(number_of)
+        outcome.map(|()| now_ns).map_err(number_of)
     }
 
     fn insert_receive(&mut self, incoming: &Incoming, source: Option<PeerId>) -> Receive {
@@ -412,7 +418,7 @@ impl Endpoint {
             self.operations.remove(receive.context);
             self.buffers.give_back(incoming.lent.buffer);
         }
-        self.transmit();
+        self.transmit(now_ns);
         self.settle(queues);
         outcome.map_err(number_of)
     }

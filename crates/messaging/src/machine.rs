@@ -27,7 +27,7 @@ use crate::matching::Matcher;
 use crate::peer::{Block, Early, Flight, Job, Outgoing, Peer, Pull, Receiving, State};
 use crate::pool::Pool;
 use crate::slab::{List, Slab};
-use crate::tag::{Key, PayloadKey};
+use crate::tag::{HashKey, Key};
 use crate::types::{Address, Completion, Event, Failure, OperationError, PeerId};
 use crate::wire::{Greeting, HEADER_BYTES_MAX, Kind};
 
@@ -207,7 +207,7 @@ pub struct Machine {
     /// The key of the greetings that this endpoint answers.
     own_key: Key,
     secret: Key,
-    payload_key: PayloadKey,
+    hash_key: HashKey,
     nonces_count: u64,
     peers: Vec<Peer>,
     by_address: BTreeMap<Address, u32>,
@@ -252,7 +252,7 @@ impl Machine {
         Ok(Self {
             own_key,
             secret: Key::from_bytes(&config.secret),
-            payload_key: PayloadKey::new(own_key),
+            hash_key: HashKey::new(own_key),
             nonces_count: 0,
             peers: Vec::new(),
             by_address: BTreeMap::new(),
@@ -403,8 +403,8 @@ impl Machine {
     #[must_use]
     pub fn peer_bytes(&self) -> usize {
         let lists = 4 * size_of::<List<0>>();
-        // A session whose key is not this endpoint's has its own payload key.
-        crate::tag::PAYLOAD_KEY_BYTES
+        // A session whose key is not this endpoint's has its own hash key.
+        crate::tag::HASH_KEY_BYTES
             + size_of::<Peer>()
             + lists
             + size_of::<(u64, u32)>()

@@ -3,7 +3,7 @@
 use crate::congestion::Window;
 use crate::rtt::RoundTrip;
 use crate::slab::{Link, List, NONE, linked};
-use crate::tag::{Key, PayloadKey};
+use crate::tag::{HashKey, Key};
 use crate::types::{Address, BufferId, Channel, Failure, Path};
 
 /// Sequence numbers, from the next expected one on, that a receiver accepts; a sender has at most
@@ -55,8 +55,8 @@ pub(crate) struct Peer {
     pub(crate) packet_bytes_max: u16,
     /// The key of the greetings that this peer answers.
     pub(crate) key: Key,
-    /// The key for the session's payloads, where it is not this endpoint's own.
-    pub(crate) payload_key: Option<PayloadKey>,
+    /// The hash key of the session's tags, where it is not this endpoint's own.
+    pub(crate) hash_key: Option<HashKey>,
     pub(crate) send_key: Key,
     pub(crate) receive_key: Key,
     pub(crate) out: Outbound,
@@ -278,7 +278,7 @@ impl Peer {
         Self {
             address,
             key,
-            payload_key: None,
+            hash_key: None,
             instance: 0,
             state: State::Idle,
             sessions_count: 0,
@@ -430,6 +430,8 @@ pub(crate) struct Block {
     pub(crate) missing: u64,
     /// Missing fragments to name in the next request, as bits.
     pub(crate) wanted: u64,
+    /// Fragments that were requested more than once, as bits.
+    pub(crate) again: u64,
     /// The number of the latest request for it.
     pub(crate) request: u32,
     /// Fragments that arrived in answer to later requests.

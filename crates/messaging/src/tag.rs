@@ -1,9 +1,9 @@
-//! Packet tags: 64 bits of SipHash-2-4 (Aumasson and Bernstein, 2012) over a packet's header and
-//! the NH hash (Black, Halevi, Krawczyk, Krovetz and Rogaway, UMAC, 1999) of its payload.
+//! Packet tags: 64 bits of SipHash-2-4 (Aumasson and Bernstein, 2012) over the NH hash (Black, Halevi,
+//! Krawczyk, Krovetz and Rogaway, UMAC, 1999) of a packet.
 //!
-//! NH hashes 16 bytes per multiplication, so a payload is hashed about as fast as it is copied. Two
-//! payloads of equal length, even if an attacker chooses them, collide in a block with probability
-//! at most 2⁻⁶⁴ over the key. SipHash then hides the result. Without the key, a forged packet
+//! NH hashes 16 bytes per multiplication. Two packets whose headers and whose payloads have equal lengths,
+//! even if an attacker chooses them, collide in a block with probability at most 2⁻⁶⁴ over the key.
+//! SipHash then hides the result and covers the lengths. Without the key, a forged packet
 //! passes with probability 2⁻⁶⁴. Payloads are not encrypted.
 
 /// A SipHash key.
@@ -78,6 +78,12 @@ impl Sip {
         self.0[0] ^= word;
     }
 
+    #[inline]
+    fn sum(&mut self, sum: u128) {
+        self.word(sum as u64);
+        self.word((sum >> 64) as u64);
+    }
+
     /// Ends the input with a word that no input word can be: its top byte is 0xff.
     #[inline]
     fn finish(mut self, last: u64) -> u64 {
@@ -101,36 +107,59 @@ fn word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Bytes that NH hashes at once.
-const BLOCK_BYTES: usize = 1024;
-/// Memory of a payload key, in bytes.
-pub(crate) const PAYLOAD_KEY_BYTES: usize = BLOCK_BYTES;
-/// Payloads up to this length are hashed by SipHash directly.
-const SHORT_BYTES: usize = 32;
+/// Bytes that NH hashes at once: a packet of Ethernet's usual size, with the header's padding.
+const BLOCK_BYTES: usize = 1536;
+/// Memory of a hash key, in bytes.
+pub(crate) const HASH_KEY_BYTES: usize = BLOCK_BYTES;
+/// Bytes of one multiplication.
+const PAIR_BYTES: usize = 16;
+/// Where the tag is in a header.
+const TAG_AT: std::ops::Range<usize> = 8..16;
+/// Offset of the header bytes that follow the first pair, which is the words before and after the tag.
+const SECOND_PAIR_AT: usize = 24;
 
-/// The NH key for payloads, derived from the key of the endpoint that answers the greeting.
+/// The NH key of a session's packets, derived from the key of the endpoint that answers the greeting.
 #[derive(Clone)]
-pub(crate) struct PayloadKey(Box<[u64; BLOCK_BYTES / 8]>);
+pub(crate) struct HashKey(Box<[u64; BLOCK_BYTES / 8]>);
 
-impl std::fmt::Debug for PayloadKey {
+impl std::fmt::Debug for HashKey {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("PayloadKey")
+        formatter.write_str("HashKey")
     }
 }
 
-impl PayloadKey {
+impl HashKey {
     pub(crate) fn new(job: Key) -> Self {
         let words: Vec<u64> = (0..BLOCK_BYTES as u64 / 8).map(|at| job.prf(&[2, at])).collect();
         Self(words.into_boxed_slice().try_into().expect("as many words as the key has"))
     }
 
-    /// NH of at most one block.
+    /// NH of a header without its tag, and the number of pairs.
     #[inline]
-    fn hash(&self, block: &[u8]) -> u128 {
-        let mut sum = 0_u128;
-        let (pairs, rest) = block.as_chunks::<16>();
+    fn hash_header(&self, header: &[u8]) -> (u128, usize) {
         let (keys, _) = self.0.as_chunks::<2>();
-        for (pair, key) in pairs.iter().zip(keys) {
+        let first = product(word(&header[..TAG_AT.start]), word(&header[TAG_AT.end..]), &keys[0]);
+        let rest = &header[SECOND_PAIR_AT..];
+        (first.wrapping_add(self.hash(1, rest)), 1 + rest.len().div_ceil(PAIR_BYTES))
+    }
+
+    /// NH of bytes that stand at this pair of a block and end in it. Four sums are independent of each other, so that
+    /// multiplications overlap.
+    #[inline]
+    fn hash(&self, at_pair: usize, bytes: &[u8]) -> u128 {
+        let mut sums = [0_u128; 4];
+        let (pairs, rest) = bytes.as_chunks::<PAIR_BYTES>();
+        let (keys, _) = self.0.as_chunks::<2>();
+        let keys = &keys[at_pair..];
+        let (fours, single) = pairs.as_chunks::<4>();
+        let (four_keys, _) = keys.as_chunks::<4>();
+        for (four, keys) in fours.iter().zip(four_keys) {
+            for ((sum, pair), key) in sums.iter_mut().zip(four).zip(keys) {
+                *sum = sum.wrapping_add(product(word(&pair[..8]), word(&pair[8..]), key));
+            }
+        }
+        let mut sum = sums.into_iter().fold(0, u128::wrapping_add);
+        for (pair, key) in single.iter().zip(&keys[4 * fours.len()..]) {
             sum = sum.wrapping_add(product(word(&pair[..8]), word(&pair[8..]), key));
         }
         if !rest.is_empty() {
@@ -149,10 +178,13 @@ fn product(low: u64, high: u64, [low_key, high_key]: &[u64; 2]) -> u128 {
 /// A packet's tag. It covers the header without the tag field (bytes 8 to 15), `hidden`, which both
 /// ends know and the packet does not carry, `payload`, and `payload_bytes`, the length of the whole
 /// payload, which is more than `payload.len()` where tags do not cover payloads.
+///
+/// # Panics
+/// The header is shorter than 24 bytes or longer than a block.
 #[inline]
 pub(crate) fn tag(
     key: Key,
-    payload_key: &PayloadKey,
+    hash_key: &HashKey,
     hidden: u64,
     header: &[u8],
     payload: &[u8],
@@ -160,18 +192,19 @@ pub(crate) fn tag(
 ) -> u64 {
     let mut sip = Sip::new(key);
     sip.word(hidden);
-    sip.word(word(header));
-    header.get(16..).unwrap_or(&[]).chunks(8).for_each(|chunk| sip.word(word(chunk)));
-    if payload.len() <= SHORT_BYTES {
-        payload.chunks(8).for_each(|chunk| sip.word(word(chunk)));
-    } else {
-        for block in payload.chunks(BLOCK_BYTES) {
-            let sum = payload_key.hash(block);
-            sip.word(sum as u64);
-            sip.word((sum >> 64) as u64);
-        }
-    }
+    let (header_sum, pairs) = hash_key.hash_header(header);
+    let (first, rest) = payload.split_at(payload.len().min(BLOCK_BYTES - PAIR_BYTES * pairs));
+    sip.sum(header_sum.wrapping_add(hash_key.hash(pairs, first)));
+    rest.chunks(BLOCK_BYTES).for_each(|block| sip.sum(hash_key.hash(0, block)));
     sip.finish((header.len() as u64) << 32 | payload_bytes as u64)
+}
+
+/// The tag of a greeting, whose ends may have no hash key in common: SipHash of the whole packet without the tag field.
+pub(crate) fn greeting_tag(key: Key, packet: &[u8]) -> u64 {
+    let mut sip = Sip::new(key);
+    let parts = [&packet[..TAG_AT.start], &packet[TAG_AT.end..]];
+    parts.into_iter().flat_map(|part| part.chunks(8)).for_each(|chunk| sip.word(word(chunk)));
+    sip.finish((packet.len() as u64) << 32)
 }
 
 #[cfg(test)]
@@ -199,32 +232,31 @@ mod tests {
     #[test]
     fn every_bit_of_a_packet_counts() {
         let job = Key::from_bytes(b"a key of the job");
-        let payload_key = PayloadKey::new(job);
+        let hash_key = HashKey::new(job);
         let key = job.derive(1, &[2, 3]);
-        for bytes in [0, 1, 8, 31, 32, 33, 100, 1024, 1025, 1400, 5000] {
-            let header: Vec<u8> = (0..64).collect();
+        for (bytes, header_bytes) in [0, 1, 8, 31, 32, 33, 100, 1024, 1400, 1473, 5000]
+            .into_iter()
+            .zip([40, 48, 60, 64, 72, 80, 84, 168].into_iter().cycle())
+        {
+            let header: Vec<u8> = (0..header_bytes).collect();
             let payload: Vec<u8> = (0..bytes).map(|at| (at * 7) as u8).collect();
-            let right = tag(key, &payload_key, 9, &header, &payload, bytes);
-            assert_ne!(right, tag(key, &payload_key, 10, &header, &payload, bytes));
-            assert_ne!(right, tag(job, &payload_key, 9, &header, &payload, bytes));
+            let right = tag(key, &hash_key, 9, &header, &payload, bytes);
+            assert_ne!(right, tag(key, &hash_key, 10, &header, &payload, bytes));
+            assert_ne!(right, tag(job, &hash_key, 9, &header, &payload, bytes));
             for bit in 0..header.len() * 8 {
                 let mut other = header.clone();
                 other[bit / 8] ^= 1 << (bit % 8);
-                let same = right == tag(key, &payload_key, 9, &other, &payload, bytes);
+                let same = right == tag(key, &hash_key, 9, &other, &payload, bytes);
                 assert_eq!(same, (8..16).contains(&(bit / 8)), "bit {bit}");
             }
             for bit in 0..payload.len() * 8 {
                 let mut other = payload.clone();
                 other[bit / 8] ^= 1 << (bit % 8);
-                assert_ne!(right, tag(key, &payload_key, 9, &header, &other, bytes), "bit {bit}");
+                assert_ne!(right, tag(key, &hash_key, 9, &header, &other, bytes), "bit {bit}");
             }
             let mut longer = payload.clone();
             longer.push(0);
-            assert_ne!(
-                right,
-                tag(key, &payload_key, 9, &header, &longer, bytes + 1),
-                "a zero more"
-            );
+            assert_ne!(right, tag(key, &hash_key, 9, &header, &longer, bytes + 1), "a zero more");
         }
     }
 }

@@ -18,6 +18,9 @@ pub const ENDPOINT_AT: usize = 2;
 /// than its question.
 pub const GREETING_BYTES: usize = 144;
 
+/// Offset of the length, two bytes.
+const BYTES_AT: usize = 38;
+
 /// `session` of packets that belong to none.
 pub(crate) const NO_SESSION: u32 = u32::MAX;
 /// Upper bound on the words of a selective acknowledgement, 64 packets each.
@@ -110,6 +113,19 @@ pub(crate) const FLAG_AGAIN: u8 = 16;
 /// An announcement names the address of the message in its sender's memory.
 pub(crate) const FLAG_PLACED: u8 = 32;
 
+/// The length in bytes of the first packet in `joined`, datagrams that a kernel handed over in one piece:
+/// those that follow have the same length, and only the last may be shorter. The length of the whole piece if
+/// it does not begin with a packet.
+#[inline]
+#[must_use]
+pub fn first_packet_bytes(joined: &[u8]) -> usize {
+    let bytes = match joined.get(1) {
+        Some(&kind) if kind == Kind::Pull as u8 => PULL_BYTES,
+        _ => u16_at(joined, BYTES_AT).map_or(0, usize::from),
+    };
+    if (HEADER_BYTES..joined.len()).contains(&bytes) { bytes } else { joined.len() }
+}
+
 /// The header that every packet begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -124,7 +140,8 @@ pub(crate) struct Header {
     pub(crate) credit: u32,
     pub(crate) flags: u8,
     pub(crate) channel: u8,
-    pub(crate) fragment_bytes: u16,
+    /// Of a fragment, in `Pull`; of the packet, in every other kind.
+    pub(crate) bytes: u16,
 }
 
 impl Header {
@@ -145,7 +162,7 @@ impl Header {
             credit: u32_at(bytes, 32)?,
             flags: bytes[36],
             channel: bytes[37],
-            fragment_bytes: u16_at(bytes, 38)?,
+            bytes: u16_at(bytes, BYTES_AT)?,
         })
     }
 
@@ -177,7 +194,7 @@ impl Header {
             packet.put(&word.to_le_bytes());
         }
         packet.put(&[self.flags, self.channel]);
-        packet.put(&self.fragment_bytes.to_le_bytes());
+        packet.put(&self.bytes.to_le_bytes());
     }
 }
 
@@ -201,6 +218,10 @@ impl PacketHeader {
 
     pub(crate) fn put_u64s(&mut self, words: &[u64]) {
         words.iter().for_each(|word| self.put(&word.to_le_bytes()));
+    }
+
+    pub(crate) fn set_bytes(&mut self, bytes: u16) {
+        self.bytes[BYTES_AT..BYTES_AT + 2].copy_from_slice(&bytes.to_le_bytes());
     }
 
     pub(crate) fn set_tag(&mut self, tag: u64) {
@@ -403,6 +424,23 @@ mod tests {
     }
 
     #[test]
+    fn joined_packets_are_cut_where_the_first_ends() {
+        let mut packet = vec![0; 200];
+        (packet[0], packet[1]) = (MAGIC, Kind::More as u8);
+        packet[BYTES_AT..BYTES_AT + 2].copy_from_slice(&200_u16.to_le_bytes());
+        let joined = [&packet[..], &packet[..], &packet[..150]].concat();
+        assert_eq!(first_packet_bytes(&joined), 200);
+        assert_eq!(first_packet_bytes(&packet), 200);
+        assert_eq!(first_packet_bytes(&packet[..150]), 150, "cut off");
+        packet[1] = Kind::Pull as u8;
+        assert_eq!(first_packet_bytes(&packet), PULL_BYTES, "its field is a fragment's length");
+        bolero::check!().for_each(|bytes: &[u8]| {
+            let first = first_packet_bytes(bytes);
+            assert!(first <= bytes.len() && (first > 0 || bytes.is_empty()));
+        });
+    }
+
+    #[test]
     fn numbers_extend_to_the_nearest() {
         assert_eq!(extend(5, 7), 7);
         assert_eq!(extend(1 << 32, u32::MAX), u64::from(u32::MAX));
@@ -428,7 +466,7 @@ mod tests {
                 credit: 7,
                 flags: 0,
                 channel: 0,
-                fragment_bytes: 0,
+                bytes: 0,
             };
             let mut packet = PacketHeader::new();
             header.put(&mut packet);

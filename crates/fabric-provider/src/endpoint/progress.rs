@@ -9,8 +9,10 @@ use crate::name::socket_address;
 
 /// How long a closed endpoint waits for its last messages to be received.
 const DRAIN: Duration = Duration::from_secs(5);
-/// Receive calls in a row before what came is answered.
-const RECEIVES_IN_A_ROW: u32 = 4;
+/// Bytes and receive calls after which what came is answered: requests for more of a long message leave while the sender
+/// still has some to serve.
+const BYTES_IN_A_ROW: usize = 64 * 1024;
+const RECEIVES_IN_A_ROW: u32 = 32;
 /// Polls after a datagram came during which each looks for another.
 const POLLS_AFTER_DATAGRAM: u32 = 64;
 /// After that, one poll of so many looks, where ranks of this host are reached through memory.
@@ -43,7 +45,8 @@ impl Endpoint {
         if is_overdue {
             self.handle_timeouts(now_ns, may_have_more);
         }
-        self.transmit();
+        let now_ns = if has_received { self.now_ns() } else { now_ns };
+        self.transmit(now_ns);
         self.settle(queues);
         has_received
     }
@@ -68,25 +71,28 @@ impl Endpoint {
     }
 
     fn receive_datagrams(&mut self, now_ns: u64) -> Received {
-        let mut received = Received { came: false, may_have_more: true };
+        let was_busy = std::mem::take(&mut self.is_udp_busy);
+        let mut left_bytes = BYTES_IN_A_ROW;
         for _ in 0..RECEIVES_IN_A_ROW {
             let (machine, buffers) = (&mut self.machine, &mut self.buffers);
-            received.may_have_more = self.udp.receive(|packet| {
-                received.came = true;
-                machine.handle_packet(now_ns, packet, buffers);
-            });
-            if !received.may_have_more {
+            let received =
+                self.udp.receive(|packet| machine.handle_packet(now_ns, packet, buffers));
+            let Some(bytes) = received else {
+                return Received { came: self.is_udp_busy, may_have_more: false };
+            };
+            self.is_udp_busy = true;
+            self.quiet_polls = 0;
+            left_bytes = left_bytes.saturating_sub(bytes);
+            // A short message that comes alone is not followed by another: looking for one takes a system call.
+            let is_alone = !was_busy && bytes < self.udp.packet_bytes_max();
+            if is_alone || left_bytes == 0 {
                 break;
             }
         }
-        if received.came {
-            self.quiet_polls = 0;
-        }
-        received
+        Received { came: true, may_have_more: true }
     }
 
-    pub(super) fn transmit(&mut self) {
-        let now_ns = self.now_ns();
+    pub(super) fn transmit(&mut self, now_ns: u64) {
         loop {
             while let Some(copy) = self.machine.poll_copy() {
                 let is_whole = self.local.copy(&copy, &mut self.buffers);
@@ -112,7 +118,7 @@ impl Endpoint {
                         self.machine.hold(peer);
                     }
                 } else if let Some(to) = socket_address(&address) {
-                    self.udp.push(to, header, payload);
+                    self.udp.push(peer, to, header, payload);
                 }
             }
             let Some(packet) = self.own.pop_front() else { break };
@@ -132,7 +138,7 @@ impl Endpoint {
         }
         let now_ns = self.now_ns();
         self.machine.close(now_ns);
-        self.transmit();
+        self.transmit(now_ns);
         self.settle(queues);
         self.report();
         self.live = None;

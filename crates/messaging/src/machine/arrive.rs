@@ -68,11 +68,11 @@ impl Machine {
             return false;
         }
         let known = &self.peers[header.session as usize];
-        let payload_key = known.payload_key.as_ref().unwrap_or(&self.payload_key);
+        let hash_key = known.hash_key.as_ref().unwrap_or(&self.hash_key);
         let key = known.receive_key;
         let covered = if covers { payload } else { &[] };
         let hidden = hidden(seq, ack);
-        crate::tag::tag(key, payload_key, hidden, head, covered, payload.len()) == header.tag
+        crate::tag::tag(key, hash_key, hidden, head, covered, payload.len()) == header.tag
     }
 
     fn note_header(&mut self, now_ns: u64, peer: u32, header: &Header) {
@@ -127,7 +127,7 @@ impl Machine {
             }
             Kind::Pull => {
                 if let Some(request) = PullRequest::parse(packet) {
-                    self.handle_pull(peer, header.fragment_bytes, &request);
+                    self.handle_pull(peer, header.bytes, &request);
                 }
             }
             Kind::Data => self.handle_fragment(now_ns, peer, packet, memory),

@@ -9,7 +9,7 @@
 
 use super::{Machine, REPLIES_MAX, stamp};
 use crate::peer::{Inbound, Must, Outbound, Peer, State};
-use crate::tag::{Key, PayloadKey};
+use crate::tag::{HashKey, Key};
 use crate::types::{Event, Failure};
 use crate::wire::{GREETING_BYTES, Greeting, Header, Kind, NO_SESSION, PacketHeader, u64_at};
 
@@ -47,7 +47,7 @@ impl Machine {
             self.counters.stray_pkts += 1;
             return;
         };
-        if header.tag != self.tag_greeting(key, packet) {
+        if header.tag != tag_greeting(key, packet) {
             self.counters.forged_pkts += 1;
             return;
         }
@@ -63,10 +63,6 @@ impl Machine {
     fn key_of(&self, header: &Header, greeting: &Greeting) -> Option<Key> {
         let peer = self.peers.get(header.session as usize)?;
         (peer.address == greeting.from).then_some(peer.key)
-    }
-
-    fn tag_greeting(&self, key: Key, packet: &[u8]) -> u64 {
-        crate::tag::tag(key.derive(3, &[]), &self.payload_key, 0, packet, &[], 0)
     }
 
     /// The cookie for this greeting, given the number of sessions so far.
@@ -227,7 +223,7 @@ impl Machine {
         let key = if is_asking { known.key } else { own_key };
         let session = key.derive(3, &[]);
         let [asks, answers] = [7, 8].map(|label| session.derive(label, &context));
-        known.payload_key = (key != own_key).then(|| PayloadKey::new(key));
+        known.hash_key = (key != own_key).then(|| HashKey::new(key));
         (known.send_key, known.receive_key) =
             if is_asking { (asks, answers) } else { (answers, asks) };
         known.state = State::Open;
@@ -309,15 +305,19 @@ impl Machine {
             credit: self.config.eager_window_bytes(),
             flags: 0,
             channel: 0,
-            fragment_bytes: 0,
+            bytes: GREETING_BYTES as u16,
         };
         let mut packet = PacketHeader::new();
         header.put(&mut packet);
         greeting.put(&mut packet);
-        let tag = self.tag_greeting(key, packet.bytes());
+        let tag = tag_greeting(key, packet.bytes());
         packet.set_tag(tag);
         packet
     }
+}
+
+fn tag_greeting(key: Key, packet: &[u8]) -> u64 {
+    crate::tag::greeting_tag(key.derive(3, &[]), packet)
 }
 
 /// Resets what belongs to a session; messages queued for the next one stay.

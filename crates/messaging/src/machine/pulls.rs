@@ -6,12 +6,13 @@
 //! requests overtake a block, or nothing arrives for too long.
 
 use super::Machine;
+use super::transmit::BURST_PKTS;
 use crate::peer::{Block, Class, Job, Pull, Receiving};
 use crate::slab::{Link, NONE};
 use crate::types::Memory;
 use crate::wire::{DATA_BYTES, Fragment, PullRequest};
 
-/// Upper bound on the bytes of a block.
+/// Upper bound on the bytes of a block; it has no more fragments than leave in one batch.
 const BLOCK_BYTES_MAX: u64 = 64 * 1024;
 /// Fragments that this many later ones overtook are requested again.
 const OVERTAKEN_PKTS: u32 = 3;
@@ -68,19 +69,27 @@ impl Machine {
     }
 
     /// Requests blocks while the window has room, from one peer after the other, each up to its
-    /// share.
+    /// share. A peer's turn comes when a quarter of its share is free: several requests then leave together.
     pub(super) fn ask(&mut self, now_ns: u64) {
         let window_bytes = self.pull_window.bytes();
         let share_bytes = window_bytes / self.pulling_count.max(1);
         while self.pull_under_way_bytes < window_bytes
             && let Some(peer) = self.pullers.pop_front(&mut self.peers)
         {
-            let under_way_bytes = self.peers[peer as usize].pulls.under_way_bytes;
+            let under_way_bytes =
+                |machine: &Self| machine.peers[peer as usize].pulls.under_way_bytes;
+            let bytes = under_way_bytes(self);
             // The peer is queued again with its next fragment.
-            if under_way_bytes > 0 && under_way_bytes >= share_bytes {
+            if bytes > 0 && bytes + share_bytes / 4 >= share_bytes {
                 continue;
             }
             self.ask_block(now_ns, peer, share_bytes);
+            while self.pull_under_way_bytes < window_bytes
+                && under_way_bytes(self) < share_bytes
+                && self.next_unasked(peer) != NONE
+            {
+                self.ask_block(now_ns, peer, share_bytes);
+            }
             self.line_up(peer);
         }
     }
@@ -92,7 +101,7 @@ impl Machine {
         }
         let pull = &mut self.pulls[index];
         let most_bytes = BLOCK_BYTES_MAX.min(share_bytes / 2).max(pull.fragment_bytes);
-        let fragments = (most_bytes / pull.fragment_bytes).clamp(1, 64);
+        let fragments = (most_bytes / pull.fragment_bytes).clamp(1, BURST_PKTS.into());
         let offset = pull.asked;
         let bytes = (pull.wanted - offset).min(fragments * pull.fragment_bytes);
         let mask = low_bits(bytes.div_ceil(pull.fragment_bytes));
@@ -103,6 +112,7 @@ impl Machine {
             offset,
             missing: mask,
             wanted: mask,
+            again: 0,
             request: 0,
             overtaken: 0,
             asked: Link::OUT,
@@ -176,6 +186,13 @@ impl Machine {
             let packet_bytes = u64::from(known.packet_bytes_max);
             self.pull_window.grow(bytes, packet_bytes, is_queueing);
         }
+        let is_late = self.blocks[block].again >> bit & 1 == 1
+            && fragment.request != self.blocks[block].request;
+        if is_late {
+            // The answer to the first request: the fragment was late, not lost.
+            self.counters.spurious_losses += 1;
+            self.pull_window.restore();
+        }
         self.blocks[block].missing &= !(1 << bit);
         self.blocks[block].wanted &= !(1 << bit);
         self.find_overtaken(now_ns, peer, block, bit, fragment.request);
@@ -224,6 +241,7 @@ impl Machine {
         let lost = this.missing & !this.wanted & before;
         if this.request == request && lost != 0 {
             this.wanted |= lost;
+            this.again |= lost;
             self.note_loss(now_ns, peer, lost);
             self.put_to_ask(now_ns, block);
         }
@@ -235,6 +253,7 @@ impl Machine {
             if index != block && u32::from(late.overtaken) >= OVERTAKEN_PKTS {
                 let lost = late.missing & !late.wanted;
                 late.wanted = late.missing;
+                late.again |= lost;
                 self.note_loss(now_ns, peer, lost);
                 self.put_to_ask(now_ns, index);
             }
@@ -268,7 +287,9 @@ impl Machine {
         }
         if let Some(block) = self.peers[peer as usize].pulls.asked.first() {
             let late = &mut self.blocks[block];
-            self.counters.reasked_pkts += u64::from((late.missing & !late.wanted).count_ones());
+            let lost = late.missing & !late.wanted;
+            self.counters.reasked_pkts += u64::from(lost.count_ones());
+            late.again |= lost;
             late.wanted = late.missing;
             self.put_to_ask(now_ns, block);
         }

@@ -170,7 +170,7 @@ fn tell(machine: &Machine, lie: &Lie) -> Vec<u8> {
     header.credit = peer.out.credit_bytes.wrapping_add(lie.credit >> (lie.flags % 32));
     header.flags = lie.flags | FLAG_TAGGED;
     header.channel = lie.channel % 3;
-    header.fragment_bytes = if lie.flags & 64 == 0 { 1_412 } else { lie.fragment_bytes };
+    header.bytes = if lie.flags & 64 == 0 { 1_412 } else { lie.fragment_bytes };
     let mut packet = PacketHeader::new();
     header.put(&mut packet);
     let [a, b, c, d, e] = lie.numbers.map(|(choice, any)| number(machine, choice, any));
@@ -200,7 +200,7 @@ fn tell(machine: &Machine, lie: &Lie) -> Vec<u8> {
         extend(peer.out.oldest_seq, header.ack),
     );
     let key = peer.receive_key;
-    let tag = crate::tag::tag(key, &machine.payload_key, hidden, head, payload, payload.len());
+    let tag = crate::tag::tag(key, &machine.hash_key, hidden, head, payload, payload.len());
     bytes[8..16].copy_from_slice(&tag.to_le_bytes());
     bytes
 }

@@ -4,7 +4,7 @@ use super::arrive::hidden;
 use super::{Machine, stamp};
 use crate::peer::{Class, Flight, FlightState, Source, State};
 use crate::slab::{Link, NONE};
-use crate::tag::{Key, PayloadKey};
+use crate::tag::{HashKey, Key};
 use crate::types::{Address, BufferId, PeerId};
 use crate::wire::{
     ANNOUNCED_BYTES, EAGER_BYTES, FLAG_ACK_NOW, FLAG_AGAIN, FLAG_DATA, FLAG_PLACED, FLAG_SYNC,
@@ -12,7 +12,7 @@ use crate::wire::{
 };
 
 /// Consecutive packets to one peer, which a device or a kernel can accept as one batch.
-const BURST_PKTS: u32 = 44;
+pub(super) const BURST_PKTS: u32 = 44;
 
 /// The bytes of a packet after its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,16 @@ pub enum Payload<'a> {
     },
 }
 
+impl Payload<'_> {
+    fn length_bytes(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Bytes(bytes) => bytes.len(),
+            Self::User { length_bytes, .. } => *length_bytes,
+        }
+    }
+}
+
 /// A packet to send.
 #[derive(Debug)]
 pub struct Transmit<'a> {
@@ -43,29 +53,24 @@ pub struct Transmit<'a> {
     /// The bytes after the header.
     pub payload: Payload<'a>,
     header: PacketHeader,
-    seal: Option<(Key, &'a PayloadKey, u64, bool)>,
+    seal: Option<(Key, &'a HashKey, u64, bool)>,
 }
 
 impl Transmit<'_> {
     /// Length of the whole packet.
     #[must_use]
     pub fn packet_bytes(&self) -> usize {
-        let payload_bytes = match self.payload {
-            Payload::None => 0,
-            Payload::Bytes(bytes) => bytes.len(),
-            Payload::User { length_bytes, .. } => length_bytes,
-        };
-        self.header.bytes().len() + payload_bytes
+        self.header.bytes().len() + self.payload.length_bytes()
     }
 
     /// The header with its tag. `payload` is all of what follows it: the bytes of
     /// [`Payload::Bytes`], or those that [`Payload::User`] names, in one slice.
     #[must_use]
     pub fn header(&mut self, payload: &[u8]) -> &[u8] {
-        if let Some((key, payload_key, hidden, covers)) = self.seal.take() {
+        if let Some((key, hash_key, hidden, covers)) = self.seal.take() {
             let covered = if covers { payload } else { &[] };
             let head = self.header.bytes();
-            let tag = crate::tag::tag(key, payload_key, hidden, head, covered, payload.len());
+            let tag = crate::tag::tag(key, hash_key, hidden, head, covered, payload.len());
             self.header.set_tag(tag);
         }
         self.header.bytes()
@@ -298,7 +303,7 @@ impl Machine {
             Plan::Pull(block) => {
                 let (request, fragment_bytes) = self.write_request(block);
                 header.kind = Kind::Pull;
-                header.fragment_bytes = fragment_bytes;
+                header.bytes = fragment_bytes;
                 header.put(&mut packet);
                 request.put(&mut packet);
             }
@@ -333,8 +338,11 @@ impl Machine {
                 }
             }
         });
-        let payload_key = known.payload_key.as_ref().unwrap_or(&self.payload_key);
-        let seal = Some((known.send_key, payload_key, hidden, self.config.tags_payloads));
+        if !matches!(plan, Plan::Pull(_)) {
+            packet.set_bytes((packet.bytes().len() + payload.length_bytes()) as u16);
+        }
+        let hash_key = known.hash_key.as_ref().unwrap_or(&self.hash_key);
+        let seal = Some((known.send_key, hash_key, hidden, self.config.tags_payloads));
         Transmit { peer: Some(PeerId(peer)), address, payload, header: packet, seal }
     }
 
@@ -364,7 +372,7 @@ impl Machine {
             credit: inn.credit_sent,
             flags: if self.config.tags_payloads { FLAG_TAGGED } else { 0 },
             channel: 0,
-            fragment_bytes: 0,
+            bytes: 0,
         }
     }
 
