@@ -131,7 +131,7 @@ impl<'a> Run<'a> {
             .senders
             .iter()
             .flat_map(|stream| stream.steady())
-            .filter_map(|interval| is_drained(interval))
+            .filter_map(is_drained)
             .collect();
         share(drained.iter().filter(|drained| **drained).count() as f64, drained.len() as f64)
     }
