@@ -293,6 +293,44 @@ mod tests {
         }
     }
 
+    /// Modules of limits that read figures of the judged test from `Observed`, not as symptoms. One that reads symptoms
+    /// alone leaves the list; none may come to it. What a module quotes of a host's own account (which core, which
+    /// group, which queue) is no figure here.
+    const READ_FIGURES: [&str; 12] = [
+        "congestion_control",
+        "cores",
+        "drops",
+        "loss",
+        "loss_recovery",
+        "receive_window",
+        "return_path",
+        "scheduler",
+        "segments",
+        "send_buffer",
+        "shaper",
+        "signals",
+    ];
+
+    #[test]
+    fn limits_that_read_symptoms_read_no_other_figures() {
+        let figures = [
+            ".flow.",
+            "seen.udp",
+            "seen.several",
+            "seen.window",
+            ".wait_share",
+            ".run_share",
+            "receiver_fullness(",
+        ];
+        let mut reading: Vec<String> = mechanisms()
+            .into_iter()
+            .filter(|(_, code)| figures.iter().any(|figure| code.contains(figure)))
+            .map(|(name, _)| name)
+            .collect();
+        reading.sort_unstable();
+        assert_eq!(reading, READ_FIGURES);
+    }
+
     #[test]
     fn a_use_of_another_limit_is_noticed() {
         let others = ["loss", "policer"];

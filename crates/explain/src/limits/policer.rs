@@ -12,6 +12,7 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{fine_percent, percent};
 use crate::observed::{Observed, end_name};
 use crate::remedy::{Method, Remedy};
+use crate::symptoms::names;
 use crate::thresholds::{path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
@@ -64,7 +65,7 @@ impl Mechanism for Policer {
             doubt: weighed.doubt(),
             end: None,
             evidence,
-            against: match seen.flow.retransmit_share {
+            against: match seen.shown().sender(names::RETRANSMIT_SHARE) {
                 Some(0.0) => "no segment was retransmitted".to_owned(),
                 Some(again) if again < path::DROPS_UNQUEUED.from => {
                     format!("only {} of the segments retransmitted", fine_percent(again))
