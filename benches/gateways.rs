@@ -67,7 +67,8 @@ pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
             row("gateway-move", "move_ms", "ms", Gate::Figure(20.0), &[]),
         ],
     };
-    let probe = "processor time of a watcher, the kernel's forwarding by two namespaces on the same core included";
+    let probe = "processor time of a watcher, the kernel's forwarding by two namespaces included (gateway-probe) or on another \
+                 core (gateway-probe-own)";
     let probes = Comparison {
         name: "gateway-probes",
         setting: format!("{probe}: 32 gateways every millisecond, then 10 gateways every 100 ms"),
@@ -76,6 +77,7 @@ pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
         contenders: vec![contender(Whose::Ours, OURS, Box::new(|_, time| probes::run(time)))],
         rows: vec![
             row("gateway-probe", "probe_us", "us", Gate::Figure(5.0), &[]),
+            row("gateway-probe-own", "own_us", "us", Gate::Figure(5.0), &[]),
             row("gateway-watch", "watch_percent", "% of a core", Gate::Figure(0.5), &[]),
         ],
     };

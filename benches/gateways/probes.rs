@@ -1,8 +1,14 @@
 //! What a probe with its answer costs: a watcher, a gateway and a reflector in three network namespaces on this
-//! machine, joined by veth pairs. The cost is the watcher's thread's own processor time, which includes the kernel's
-//! forwarding that runs in its name.
+//! machine, joined by veth pairs. The cost is the processor time of the watcher's thread.
+//!
+//! By itself the kernel forwards a packet of a veth pair, through the gateway and up to the reflector's socket, within
+//! the `sendmmsg(2)` that sends it, so on the watcher's time. Measured once more with the two threads on a core each, and
+//! with the gateway's reception steered to the reflector's (`rps_cpus`, receive packet steering), the watcher pays for what
+//! it pays for on a real host: to send through its device, to wake the next core, and to receive. The difference is the
+//! forwarding. Answers are forwarded on the reflector's time in both.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::Command;
 use std::time::Duration;
 
 use liveness::bfd::{Role, SessionConfig};
@@ -45,6 +51,41 @@ impl Steering for Nowhere {
 
     fn restore(&mut self, _gateways: &[u16]) -> Result<(), String> {
         Ok(())
+    }
+}
+
+/// Who pays for the kernel's forwarding.
+#[derive(Debug, Clone, Copy)]
+enum Forwarding {
+    /// The watcher's thread, as the kernel has it.
+    Here,
+    /// Another core than the watcher's.
+    Apart { watcher: u32, other: u32 },
+}
+
+impl Forwarding {
+    /// Keeps the calling thread on the core that is chosen from those of a watcher and of a reflector.
+    fn pin(self, choose: impl FnOnce(u32, u32) -> u32) -> Result<(), BenchError> {
+        match self {
+            Self::Here => Ok(()),
+            Self::Apart { watcher, other } => {
+                sys::thread::pin_current(&[choose(watcher, other)]).map_err(failed)
+            }
+        }
+    }
+
+    /// Has the calling thread's namespace take in what comes to an interface on another core.
+    fn steer(self, interface: &str) -> Result<(), BenchError> {
+        let Self::Apart { other, .. } = self else { return Ok(()) };
+        // A mask of 32-bit words, the highest first.
+        let mask =
+            format!("{:x}{}", 1_u32 << (other % 32), ",00000000".repeat(other as usize / 32));
+        let script = format!(
+            "mount -t sysfs sysfs /sys && echo {mask} > /sys/class/net/{interface}/queues/rx-0/rps_cpus"
+        );
+        let done = Command::new("unshare").args(["-m", "sh", "-c", &script]).output()?;
+        let complaint = String::from_utf8_lossy(&done.stderr);
+        if done.status.success() { Ok(()) } else { Err(failed(format!("rps_cpus: {complaint}"))) }
     }
 }
 
@@ -155,7 +196,11 @@ fn watch(options: WatchOptions, stop: &OwnedFd) -> Result<Account, BenchError> {
 }
 
 /// A watcher, a gateway and a reflector for so long.
-fn measure(setting: Setting, time: Duration) -> Result<Account, BenchError> {
+fn measure(
+    setting: Setting,
+    forwarding: Forwarding,
+    time: Duration,
+) -> Result<Account, BenchError> {
     let make = || {
         let made = std::thread::spawn(sys::namespace::unshare_network).join();
         let made = made.map_err(|_panic| failed("a thread panicked"))?;
@@ -169,29 +214,53 @@ fn measure(setting: Setting, time: Duration) -> Result<Account, BenchError> {
             let address = std::net::Ipv4Addr::from(GATEWAY + u32::from(index));
             ip(&format!("addr add {address}/16 dev gate0"))?;
         }
+        forwarding.steer("gate0")?;
         Ok(std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")?)
     })?;
     let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(std::io::Error::from)?;
     std::thread::scope(|scope| {
-        let far = scope.spawn(|| inside(&far, || reflect(&stop)));
-        let near = scope.spawn(|| inside(&host, || watch(options(setting), &stop)));
+        let (host, far, stop) = (&host, &far, &stop);
+        let reflector = move || {
+            forwarding.pin(|_watcher, other| other)?;
+            reflect(stop)
+        };
+        let watcher = move || {
+            forwarding.pin(|watcher, _other| watcher)?;
+            watch(options(setting), stop)
+        };
+        let far = scope.spawn(move || inside(far, reflector));
+        let near = scope.spawn(move || inside(host, watcher));
         std::thread::sleep(time);
-        rustix::io::write(&stop, &1_u64.to_ne_bytes()).map_err(std::io::Error::from)?;
+        rustix::io::write(stop, &1_u64.to_ne_bytes()).map_err(std::io::Error::from)?;
         far.join().map_err(|_panic| failed("the reflector panicked"))??;
         near.join().map_err(|_panic| failed("the watcher panicked"))?
     })
 }
 
-/// Cost of a probe with its answer, and what watching by a usual plan takes of a core.
+impl Account {
+    /// Cost of a probe with its answer, microseconds.
+    fn probe_us(&self) -> Result<f64, BenchError> {
+        let (answered, asked) = (self.answered_count, self.asked_count);
+        // The first answers may come before the reflector has begun.
+        if answered < asked / 10 * 9 {
+            return Err(failed(format!("{answered} of {asked} probes were answered")));
+        }
+        Ok(self.cost_s * 1e6 / asked.max(1) as f64)
+    }
+}
+
+/// Cost of a probe with its answer, with and without the kernel's forwarding, and what watching by a usual plan takes of a
+/// core.
 pub(super) fn run(time: Duration) -> Result<Figures, BenchError> {
     let [often, usual] = SETTINGS;
-    let probes = measure(often, time)?;
-    // The first answers may come before the reflector has begun.
-    if probes.answered_count < probes.asked_count / 10 * 9 {
-        let (answered, asked) = (probes.answered_count, probes.asked_count);
-        return Err(failed(format!("{answered} of {asked} probes were answered")));
+    let mut figures = Figures::new();
+    figures.insert("probe_us", measure(often, Forwarding::Here, time)?.probe_us()?);
+    // Without a second core there is no such figure.
+    if let [watcher, other, ..] = *sys::thread::usable_cores().map_err(failed)? {
+        let apart = measure(often, Forwarding::Apart { watcher, other }, time)?;
+        figures.insert("own_us", apart.probe_us()?);
     }
-    let probe_us = probes.cost_s * 1e6 / probes.asked_count.max(1) as f64;
-    let watch_percent = 100.0 * measure(usual, time)?.cost_s / time.as_secs_f64();
-    Ok([("probe_us", probe_us), ("watch_percent", watch_percent)].into())
+    let usual = measure(usual, Forwarding::Here, time)?;
+    figures.insert("watch_percent", 100.0 * usual.cost_s / time.as_secs_f64());
+    Ok(figures)
 }

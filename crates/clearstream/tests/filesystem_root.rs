@@ -2,10 +2,12 @@
 //! over gateways, in the lab alone, gone with it.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::PROGRAM;
 
@@ -71,6 +73,11 @@ impl Lab {
         let pid = own["pid"].as_i64().expect("a process id");
         i32::try_from(pid).expect("in range")
     }
+
+    /// The anchor's process-id namespace.
+    fn namespace(&self) -> PathBuf {
+        std::fs::read_link(format!("/proc/{}/ns/pid", self.anchor())).expect("it runs")
+    }
 }
 
 impl Drop for Lab {
@@ -86,12 +93,21 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
 
 /// Process-id namespaces of processes with such a name.
 fn namespaces_with(name: &str) -> Vec<PathBuf> {
+    programs(name).into_iter().map(|(_pid, namespace)| namespace).collect()
+}
+
+/// Processes with such a name, and their process-id namespaces.
+fn programs(name: &str) -> Vec<(Pid, PathBuf)> {
     let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
     let is_it = |path: &PathBuf| {
         std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name)
     };
     let found = entries.map(|entry| entry.path()).filter(is_it);
-    found.filter_map(|path| std::fs::read_link(path.join("ns/pid")).ok()).collect()
+    let with_namespace = |path: PathBuf| {
+        let pid = path.file_name()?.to_str()?.parse().ok().and_then(Pid::from_raw)?;
+        Some((pid, std::fs::read_link(path.join("ns/pid")).ok()?))
+    };
+    found.filter_map(with_namespace).collect()
 }
 
 #[test]
@@ -121,8 +137,8 @@ fn clients_mount_it_once_there_is_a_way_and_it_goes_with_the_lab_root() {
     let before = Command::new(PROGRAM)
         .args(["lab", "exec", &lab.name, "c1", "--", "sh", "-c"])
         .arg("while ! cksum < /mnt/pfs/back 2>/dev/null; do sleep 0.05; done")
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .expect("the program starts");
     let own = "for pid in $(pgrep -x mfsmount); do \
@@ -155,8 +171,8 @@ fn glusterfs_is_mounted_over_the_gateways_and_goes_with_its_lab_root() {
     let held = "exec 9> /mnt/pfs/lock; flock -n 9 || exit 1; echo held; cat";
     let mut holder = Command::new(PROGRAM)
         .args(["lab", "exec", &lab.name, "c1", "--", "sh", "-c", held])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .expect("the program starts");
     let mut line = String::new();
@@ -170,6 +186,81 @@ fn glusterfs_is_mounted_over_the_gateways_and_goes_with_its_lab_root() {
     goes_with_its_anchor(&lab, &["glusterfsd", "glusterfs"]);
 }
 
+/// The servers' programs do not run for a while: the file system answers no call.
+struct Stopped(Vec<Pid>);
+
+impl Stopped {
+    fn stop(lab: &Lab, name: &str) -> Self {
+        let namespace = lab.namespace();
+        let own = programs(name).into_iter().filter(|(_pid, its)| *its == namespace);
+        let stopped = Self(own.map(|(pid, _its)| pid).collect());
+        assert!(!stopped.0.is_empty(), "{name}");
+        stopped.tell(Signal::STOP);
+        stopped
+    }
+
+    fn tell(&self, signal: Signal) {
+        // One that has ended is missed by what the test looks at.
+        self.0.iter().for_each(|pid| kill_process(*pid, signal).unwrap_or_default());
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.tell(Signal::CONT);
+    }
+}
+
+/// The servers stop in the middle of a phase, and the test ends while they stand: no call of its own can be ended, not even
+/// by SIGKILL.
+#[test]
+fn io_and_meta_end_while_the_file_system_does_not_answer_root() {
+    let lab = Lab::up();
+    let applied = run(&["gateway", "apply", "cumulus", "--lab", &lab.name]);
+    assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    lab.wait_until_mounted("c1");
+    for (what, begun, server) in [
+        ("io -w -F -e -i 1000 -t 1m -b 8m -o /mnt/pfs/f", "f.00000001", "mfschunkserver"),
+        ("meta -F -u -w 4k -i 1000 -n 200 -d /mnt/pfs/d", "d/test-dir.0-0", "mfsmaster"),
+    ] {
+        let output = lab.folder.join("results.json");
+        let (verb, options) = what.split_once(' ').expect("a verb");
+        let line = format!("--stall-limit 3s --threads 2 --output {} {options}", output.display());
+        let began = Instant::now();
+        let child = Command::new(PROGRAM)
+            .args(["lab", "exec", &lab.name, "c1", "--", PROGRAM, verb])
+            .args(line.split(' '))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        while !lab.shell("c1", &format!("test -e /mnt/pfs/{begun}")).status.success() {
+            assert!(began.elapsed() < MOUNT_MAX, "{what}: it does not begin");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let stopped = Stopped::stop(&lab, server);
+        let began = Instant::now();
+        let ended = child.wait_with_output().expect("its output");
+        // MooseFS gives a call up after some two minutes.
+        let waited = began.elapsed();
+        drop(stopped);
+        assert!(waited < MOUNT_MAX, "{what}: ended after {waited:?}");
+        let [out, err] =
+            [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert_eq!(ended.status.code(), Some(1), "{what}: {out}{err}");
+        assert!(err.contains("the test is incomplete: rank ") && err.contains(" on c1: "), "{err}");
+        assert!(
+            err.contains(" has not returned for ") && err.contains("the file system hangs"),
+            "{err}"
+        );
+        assert!(!out.contains("Summary of all tests") && !out.contains("SUMMARY rate"), "{out}");
+        let results = results::read_results(&std::fs::read(&output).expect("written"));
+        let partial = results.expect("a document").partial;
+        assert!(partial.is_some_and(|why| why.contains("the file system hangs")), "{what}");
+        std::fs::remove_file(&output).expect("ours");
+    }
+}
+
 /// Files of the folder `d` that a server keeps: seen in the mounts of its brick.
 fn kept_by(lab: &Lab, server: &str) -> usize {
     let script = "for pid in $(pgrep -x glusterfsd); do \
@@ -180,14 +271,9 @@ fn kept_by(lab: &Lab, server: &str) -> usize {
 
 /// The anchor is killed; nothing that runs these programs outlives it.
 fn goes_with_its_anchor(lab: &Lab, programs: &[&str]) {
-    let anchor = lab.anchor();
-    let namespace = std::fs::read_link(format!("/proc/{anchor}/ns/pid")).expect("it runs");
+    let (anchor, namespace) = (lab.anchor(), lab.namespace());
     assert!(namespaces_with(programs[0]).contains(&namespace));
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(anchor).expect("a process id"),
-        rustix::process::Signal::KILL,
-    )
-    .expect("it runs");
+    kill_process(Pid::from_raw(anchor).expect("a process id"), Signal::KILL).expect("it runs");
     let began = Instant::now();
     while programs.iter().any(|name| namespaces_with(name).contains(&namespace)) {
         assert!(began.elapsed() < MOUNT_MAX, "programs of the file system outlive the lab");

@@ -273,13 +273,28 @@ fn answers_to_a_foreign_client_return_by_the_gateway_that_asked_and_move_when_it
         assert!(start.elapsed() < PATIENCE, "the marks are not put back");
         thread::sleep(Duration::from_millis(10));
     }
+    // A gateway comes back with another hardware address: its mark is made for that one.
+    for change in ["down", "address 02:00:00:00:07:02", "up"] {
+        lab.exec("g2", &format!("ip link set eth1 {change}"));
+    }
+    let start = Instant::now();
+    while table(&server).is_none_or(|now| Some(now) == planned) {
+        assert!(start.elapsed() < PATIENCE, "the mark is of the old address");
+        thread::sleep(Duration::from_millis(10));
+    }
+    watcher.leads_over(&GATEWAYS);
     let mut again = Flows::open(&client);
     captures.take();
     again.talk();
     let taken = answered_by(&captures.take(), &again);
     assert_eq!(symmetric_count(&taken), FLOWS_COUNT, "after everything: {taken:?}");
     drop((watcher, reflector));
-    assert!(lab.gateway(&["check", rig.plan()]).status.success());
+    let checked = lab.gateway(&["check", rig.plan()]);
+    let told = String::from_utf8_lossy(&checked.stdout);
+    assert!(told.contains("s1  is as the plan wants it"), "{told}");
+    // Nobody watches there.
+    assert!(!told.contains("s2  is as the plan wants it"), "{told}");
+    assert_eq!(checked.status.code(), Some(3), "{told}");
     rig.apply(&with_a_foreign_client);
     assert_eq!((table(&server), lab.routing("s1")), (None, bare));
 }

@@ -45,6 +45,35 @@ impl Units {
     }
 }
 
+/// The program that the units run, as one emits them that is mounted at `place`, in a folder of this mode.
+fn named_by(place: &str, mode: &str) -> (String, String) {
+    let folder = std::path::Path::new(place).parent().expect("a folder").display();
+    let script = format!(
+        "mount -t tmpfs -o mode={mode} tmpfs {folder} && touch {place} && mount --bind {PROGRAM} {place} \
+         && {place} gateway emit cumulus --host c1 --to unit"
+    );
+    let done =
+        Command::new("unshare").args(["-m", "sh", "-c", &script]).output().expect("util-linux");
+    let [out, err] = [done.stdout, done.stderr].map(|text| String::from_utf8(text).expect("text"));
+    let line = out.lines().find_map(|line| line.strip_prefix("ExecStart="));
+    let program = line.and_then(|line| line.split(' ').next());
+    (program.unwrap_or_else(|| panic!("{out}{err}")).to_owned(), err)
+}
+
+#[test]
+fn units_run_the_program_that_emits_them_where_only_root_can_replace_it_root() {
+    if !is_root() {
+        return;
+    }
+    assert_eq!(named_by("/opt/clearstream", "755"), ("/opt/clearstream".to_owned(), String::new()));
+    let (program, said) = named_by("/opt/clearstream", "1777");
+    assert_eq!(program, "/usr/bin/clearstream");
+    assert!(
+        said.contains("unit: the units run /usr/bin/clearstream: the program that emits"),
+        "{said}"
+    );
+}
+
 #[test]
 fn units_apply_watch_and_revert_with_the_capabilities_they_keep_root() {
     if !is_root() {

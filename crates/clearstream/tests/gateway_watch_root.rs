@@ -160,6 +160,15 @@ impl Watcher {
         }
     }
 
+    /// Waits for an event of this kind.
+    fn says(&self, kind: &str) {
+        let start = Instant::now();
+        while !self.events().iter().any(|event| event["event"] == kind) {
+            assert!(start.elapsed() < PATIENCE, "no {kind}: {:#?}", self.events());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Waits until it has said that something is not as it should be, with these words.
     fn complains_of(&self, what: &str) {
         let start = Instant::now();
@@ -372,6 +381,7 @@ fn a_watcher_repairs_leaves_the_last_good_state_and_is_undone_exactly_root() {
     let watcher = Watcher::start(&rig, "c1", &metrics_option);
     let server = Watcher::start(&rig, "s1", &["--far", "c1"]);
     second_is_refused(&rig);
+    stopped_blames_nobody(&watcher, &server);
     // The kernel deletes nexthop objects, and routes over them, with the carrier of their interface.
     for line in ["ip link set eth0 down", "ip link set eth0 up"] {
         rig.lab.exec("c1", line);
@@ -438,6 +448,22 @@ fn second_is_refused(rig: &Rig) {
     assert_eq!(second.status.code(), Some(1));
     let line = String::from_utf8(second.stderr).expect("text");
     assert!(line.contains("is another watcher running?") && line.lines().count() == 1, "{line}");
+}
+
+/// A program that does not run for a while moves no routes afterwards, and as it reflects no probes either, the other end
+/// sees all gateways fail at once, which is no gateway's fault.
+fn stopped_blames_nobody(watcher: &Watcher, server: &Watcher) {
+    let tell = |signal| rustix::process::kill_process(watcher.program, signal).expect("it runs");
+    tell(Signal::STOP);
+    server.says("all_failed");
+    tell(Signal::CONT);
+    watcher.says("overslept");
+    server.says("all_failed_ended");
+    // What would follow from the rounds meanwhile has followed.
+    thread::sleep(Duration::from_millis(300));
+    for watcher in [watcher, server] {
+        assert_eq!(watcher.moves(), [] as [Value; 0], "{:#?}", watcher.events());
+    }
 }
 
 /// A gateway that somebody drains is left drained by the watcher, and taken back with `undrain`.

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use testkit::root::is_root;
 
 use crate::PROGRAM;
 
@@ -296,6 +297,37 @@ fn a_full_disk_ends_the_test_with_the_reason_and_no_summary() {
 }
 
 #[test]
+fn a_file_system_that_fills_up_ends_the_test_with_the_reason_and_no_summary_as_root() {
+    if !is_root() {
+        return;
+    }
+    let folder = Folder::new("fills");
+    // Out of space in a write, and out of inodes in a create.
+    for (size, line, operation) in [
+        ("size=2m", "io --threads 2 -w -F -k -b 4m -t 256k -o /mnt/f", "write /mnt/f.0000000"),
+        ("size=2m", "meta --threads 2 -F -w 64k -n 100 -d /mnt", "write /mnt/test-dir.0-0/"),
+        ("nr_inodes=50", "meta --threads 2 -F -n 100 -d /mnt", "create /mnt/test-dir.0-0/"),
+    ] {
+        let output = folder.at("results.json");
+        let script = format!(
+            "mount -t tmpfs -o {size} tmpfs /mnt && exec {PROGRAM} {line} --output {output}"
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &script]).stdin(Stdio::null());
+        let (code, out, err) = told(command.output().expect("util-linux"));
+        assert_eq!(code, Some(1), "{line}: {out}{err}");
+        assert!(err.contains("the test is incomplete: rank "), "{line}: {err}");
+        assert!(err.contains(operation) && err.contains("No space left"), "{line}: {err}");
+        assert!(!out.contains("Summary of all tests") && rates(&out).is_empty(), "{line}: {out}");
+        let results = results::read_results(&fs::read(&output).expect("written"));
+        let results = results.expect("a document");
+        assert!(results.partial.is_some_and(|why| why.contains("No space left")), "{line}");
+        assert!(results.points.is_empty(), "{line}");
+        fs::remove_file(&output).expect("ours");
+    }
+}
+
+#[test]
 fn a_signal_ends_the_test_and_says_what_stays() {
     let folder = Folder::new("signal");
     let (file, output) = (folder.at("f"), folder.at("results.json"));
@@ -428,19 +460,26 @@ fn ranks_of(word: &str) -> Vec<u32> {
 #[test]
 fn a_killed_rank_ends_the_job_without_a_summary() {
     let folder = Folder::new("killed");
-    let file = folder.at("f");
+    let (file, directory) = (folder.at("f"), folder.at("d"));
+    let io = format!("io -w -F -k -b 1g -t 4k -O interIODelay=1000 -o {file}");
+    rank_is_killed(&io, &file, &format!("{file}.00000001"), &folder.at("io.json"));
+    let meta = format!("meta -i 100000 -n 1000 -u -d {directory}");
+    let begun = format!("{directory}/test-dir.0-0/mdtest_tree.1.0");
+    rank_is_killed(&meta, &directory, &begun, &folder.at("meta.json"));
+}
+
+/// Kills rank 1 of a job once `begun` is there; `word` is of no other job's command line.
+fn rank_is_killed(line: &str, word: &str, begun: &str, output: &str) {
     let mut command = Command::new(MPIRUN[0]);
-    let line = format!("io -w -F -k -b 1g -t 4k -O interIODelay=1000 -o {file}");
-    command.args(&MPIRUN[1..]).args(["2", PROGRAM]).args(words(&line));
+    command.args(&MPIRUN[1..]).args(["2", PROGRAM]).args(words(line)).args(["--output", output]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("Open MPI's launcher");
     let start = Instant::now();
-    let second = Path::new(&folder.at("f.00000001")).to_owned();
-    while !second.exists() {
+    while !Path::new(begun).exists() {
         assert!(start.elapsed() < Duration::from_secs(30), "rank 1 does not write");
         thread::sleep(Duration::from_millis(20));
     }
-    let ranks = ranks_of(&file);
+    let ranks = ranks_of(word);
     assert_eq!(ranks.len(), 2, "{ranks:?}");
     let victim = rustix::process::Pid::from_raw(ranks[1] as i32).expect("a process");
     rustix::process::kill_process(victim, rustix::process::Signal::KILL).expect("killed");
@@ -448,10 +487,16 @@ fn a_killed_rank_ends_the_job_without_a_summary() {
     assert_ne!(code, Some(0));
     assert!(start.elapsed() < Duration::from_secs(60));
     assert!(!out.contains("Summary of all tests") && rows(&out).is_empty(), "{out}");
+    assert!(rates(&out).is_empty(), "{out}");
     // The launcher kills the other and may end before it.
-    while !ranks_of(&file).is_empty() {
+    while !ranks_of(word).is_empty() {
         assert!(start.elapsed() < Duration::from_secs(60), "a rank is left");
         thread::sleep(Duration::from_millis(20));
+    }
+    // The launcher may have killed rank 0 before it wrote what there was.
+    if let Ok(bytes) = fs::read(output) {
+        let results = results::read_results(&bytes).expect("a document");
+        assert!(results.partial.is_some(), "half a test is no whole one");
     }
 }
 

@@ -33,7 +33,7 @@ pub use job_map::{BoundThread, JobMap, MappedRank, job_map};
 pub use launch::{LaunchError, Launcher, run_launcher};
 pub use manual::{ManualJob, ManualJobError, manual_launcher};
 pub use memory::MemoryTransport;
-pub use mpi::{Flavour, MpiError};
+pub use mpi::{Flavour, MpiError, launched_by};
 pub use placement::{
     CoreChoice, EndpointPlace, HereView, QueueChoice, RankPlacement, Receiver, even_ranks, place,
 };

@@ -203,12 +203,13 @@ pub fn run(team: &mut Team, directories: &[String]) -> Result<Vec<Finding>, Load
         place: String::new(),
         source,
     };
-    team.activity.name("lock", &path);
     if me == 0 {
-        make(&path, &token).map_err(|source| call(team, "create", source))?;
+        let made = team.activity.during("create", &path, || make(&path, &token));
+        made.map_err(|source| call(team, "create", source))?;
     }
     team.barrier()?;
-    let found = find(&path, &token);
+    let found = team.activity.during("open", &path, || find(&path, &token));
+    team.activity.name("lock", &path);
     let fd = match found {
         Ok(fd) => fd,
         Err(source) => return Err(call(team, "open", source)),
@@ -222,7 +223,8 @@ pub fn run(team: &mut Team, directories: &[String]) -> Result<Vec<Finding>, Load
     }
     team.barrier()?;
     if me == 0 {
-        std::fs::remove_file(&path).map_err(|source| call(team, "unlink", source))?;
+        let removed = team.activity.during("unlink", &path, || std::fs::remove_file(&path));
+        removed.map_err(|source| call(team, "unlink", source))?;
     }
     Ok(findings)
 }

@@ -48,15 +48,31 @@ pub struct Emission {
     pub lacks: Vec<String>,
 }
 
+/// Where a package installs this program.
+pub const PACKAGED_PROGRAM: &str = "/usr/bin/clearstream";
+
+/// Whether a path means the same in a unit as elsewhere: absolute, and without spaces, quotes, `$`, `%` and the like.
+#[must_use]
+pub fn is_plain_path(path: &str) -> bool {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._+-".contains(letter);
+    path.starts_with('/') && path.chars().all(is_plain)
+}
+
 /// The first line of every file.
 const HEAD: &str = "# Made by `clearstream gateway emit`; change the plan and emit it again.\n";
 const SYSCTL_FILE: &str = "etc/sysctl.d/80-clearstream-gateway.conf";
 
-/// The files that make a host of the plan what it is to be, at boot and by the system that it has.
+/// The files that make a host of the plan what it is to be, at boot and by the system that it has. Units run `program`, an
+/// absolute path of which [`is_plain_path`] holds.
 ///
 /// # Errors
 /// Never for a plan that was read; the interfaces are taken to be there.
-pub fn emit(plan: &Plan, role: Role<'_>, system: System) -> Result<Emission, WantedError> {
+pub fn emit(
+    plan: &Plan,
+    role: Role<'_>,
+    system: System,
+    program: &str,
+) -> Result<Emission, WantedError> {
     let ports = ports_of(role);
     let interfaces = Interfaces::invented(ports.iter().map(|port| port.interface.as_str()));
     let state = wanted(plan, role, &interfaces, &[])?;
@@ -88,8 +104,8 @@ pub fn emit(plan: &Plan, role: Role<'_>, system: System) -> Result<Emission, Wan
         }
     }
     match system {
-        System::Unit => units::emit(plan, role, &mut emission),
-        System::Ansible => units::emit_playbook(plan, &mut emission),
+        System::Unit => units::emit(plan, role, program, &mut emission),
+        System::Ansible => units::emit_playbook(plan, program, &mut emission),
         _own_routes => {}
     }
     Ok(emission)

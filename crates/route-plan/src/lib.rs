@@ -39,7 +39,7 @@ pub use balance::{
 };
 pub use change::{Change, Conflict, Difference, Found, Object, RouteKey, difference};
 pub use command::{command, describe};
-pub use emit::{Emission, SYSTEMS, System, emit};
+pub use emit::{Emission, PACKAGED_PROGRAM, SYSTEMS, System, emit, is_plain_path};
 pub use file::{Mistake, PLAN_BYTES_MAX, PlanError, parse_plan};
 pub use hash::{
     Flow, HashPolicy, TCP, bucket_of, bucket_shares, member_of, new_buckets, upper_bounds,

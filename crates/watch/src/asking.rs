@@ -1,7 +1,8 @@
 //! Probes' sockets on the asking end.
 
 use std::net::{IpAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use liveness::probe::datagram::Datagram;
 use liveness::probe::payload::Ends;
@@ -18,8 +19,9 @@ use crate::options::WatchOptions;
 
 /// Packets sent and taken with one system call each.
 const BATCH_COUNT: usize = 64;
-/// Room for answers that wait for this thread.
-const BUFFER_BYTES: u64 = 4 << 20;
+/// Room for the answers of a round, which wait for this thread together: 256 gateways, two far hosts and a full-size
+/// probe of 9000 bytes each take 10 MiB of the kernel's memory. None is used that is not needed.
+const BUFFER_BYTES: u64 = 16 << 20;
 
 /// Questions to far hosts, and their answers.
 #[derive(Debug)]
@@ -30,13 +32,9 @@ pub(crate) struct Asking {
     send: SendPackets,
     receive: ReceivePackets,
     mtu_max_bytes: u16,
+    /// When all answers that had arrived were taken last.
+    taken_ns: u64,
     _port: UdpSocket,
-}
-
-impl AsFd for Asking {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
 }
 
 impl Asking {
@@ -58,12 +56,15 @@ impl Asking {
         let probers: Vec<Prober> = options.far.iter().map(prober).collect();
         let longest = probers.iter().map(|prober| prober.packet_bytes(SizeClass::Full)).max();
         let packet_bytes = longest.unwrap_or(1);
+        let socket = packet::open(link.index, family, &filter, BUFFER_BYTES)?;
+        packet::report_arrivals(&socket)?;
         Ok(Self {
-            socket: packet::open(link.index, family, &filter, BUFFER_BYTES)?,
+            socket,
             send: SendPackets::new(BATCH_COUNT, packet_bytes, link.index, family),
             receive: ReceivePackets::new(BATCH_COUNT, packet_bytes),
             probers,
             mtu_max_bytes: link::mtu(link),
+            taken_ns: monotonic_ns(),
             _port: link::hold_port(options.near, options.ports.prober)?,
         })
     }
@@ -84,11 +85,11 @@ impl Asking {
 
     /// Asks every far host through a gateway; sent with [`flush`](Self::flush) at the latest. A gateway whose
     /// address is unknown is not asked: its round is missed.
-    pub(crate) fn ask(&mut self, ask: &Ask) {
+    pub(crate) fn ask(&mut self, now_ns: u64, ask: &Ask) {
         for prober in &mut self.probers {
             let Some(mac) = prober.mac(ask.gateway) else { continue };
             let into = self.send.next_mut();
-            let length = prober.ask(monotonic_ns(), ask.gateway, ask.size, ask.round, into);
+            let length = prober.ask(now_ns, ask.gateway, ask.size, ask.round, into);
             self.send.push(length, mac);
             if self.send.is_full() {
                 self.send.send(&self.socket).ok();
@@ -101,11 +102,14 @@ impl Asking {
         self.send.send(&self.socket).ok();
     }
 
-    /// Takes all answers that are there.
+    /// Takes all answers that are there. They may have waited: the kernel has noted when each arrived.
     pub(crate) fn take(&mut self, mut each: impl FnMut(&Answer)) {
+        let before_ns = std::mem::replace(&mut self.taken_ns, monotonic_ns());
         while let Ok(came) = self.receive.receive(&self.socket) {
-            let now_ns = monotonic_ns();
+            let (now_ns, today) = (monotonic_ns(), link::since_1970());
             for index in 0..came {
+                let waited = self.receive.arrived(index).and_then(|at| today.checked_sub(at));
+                let now_ns = arrival_ns(now_ns, waited, before_ns);
                 let (mac, packet) = self.receive.packet(index);
                 let source = match self.probers.as_slice() {
                     [_only] => None,
@@ -132,5 +136,28 @@ impl Asking {
     /// What became of the packets so far, for each far host.
     pub(crate) fn counters(&self) -> impl Iterator<Item = (IpAddr, ProbeCounters)> {
         self.probers.iter().map(|prober| (prober.ends().reflector, prober.counters()))
+    }
+}
+
+/// When a packet arrived that is taken now and, by the system's clock, has waited for so long. That clock may have been
+/// set meanwhile: what arrived before `before_ns` would have been taken then.
+fn arrival_ns(now_ns: u64, waited: Option<Duration>, before_ns: u64) -> u64 {
+    let waited_ns = waited.and_then(|waited| u64::try_from(waited.as_nanos()).ok());
+    let arrived_ns = waited_ns.and_then(|waited_ns| now_ns.checked_sub(waited_ns));
+    arrived_ns.filter(|arrived_ns| *arrived_ns >= before_ns).unwrap_or(now_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_meanwhile_does_not_move_an_arrival_before_the_last_look() {
+        let waited = |ns| Some(Duration::from_nanos(ns));
+        assert_eq!(arrival_ns(1000, waited(300), 600), 700);
+        assert_eq!(arrival_ns(1000, waited(400), 600), 600);
+        for set in [None, waited(401), waited(2000), Some(Duration::MAX)] {
+            assert_eq!(arrival_ns(1000, set, 600), 1000, "{set:?}");
+        }
     }
 }

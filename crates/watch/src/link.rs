@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use netlink::Link;
 use rustix::time::{ClockId, clock_gettime};
@@ -99,9 +100,13 @@ pub fn monotonic_ns() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
 
+/// Time since 1970 on the system's clock.
+pub(crate) fn since_1970() -> Duration {
+    let time = clock_gettime(ClockId::Realtime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
 /// Microseconds since 1970, for sequence numbers that grow from start to start.
 pub(crate) fn unix_us() -> u64 {
-    let time = clock_gettime(ClockId::Realtime);
-    let (seconds, nanoseconds) = (time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned());
-    seconds.saturating_mul(1_000_000).saturating_add(nanoseconds / 1000)
+    u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX)
 }

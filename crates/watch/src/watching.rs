@@ -292,15 +292,17 @@ impl Watch {
         }
         self.look_for_gateways();
         let mut is_other = false;
-        while let Some(output) = self.watcher.poll(monotonic_ns()) {
+        let mut now_ns = monotonic_ns();
+        while let Some(output) = self.watcher.poll(now_ns) {
             match output {
-                Output::Ask(ask) => self.asking.ask(&ask),
+                Output::Ask(ask) => self.asking.ask(now_ns, &ask),
                 Output::Event(event) => {
-                    if let EventKind::Use { gateways } = &event.kind
-                        && let Err(why) = steering.steer(gateways)
-                    {
-                        recorder.complaint(&why);
-                        self.unsettle();
+                    if let EventKind::Use { gateways } = &event.kind {
+                        if let Err(why) = steering.steer(gateways) {
+                            recorder.complaint(&why);
+                            self.unsettle();
+                        }
+                        now_ns = monotonic_ns();
                     }
                     is_other |= matches!(event.kind, EventKind::State { .. });
                     recorder.event(&event, &self.names);
@@ -318,7 +320,8 @@ impl Watch {
         self.restore(steering, recorder);
     }
 
-    /// Waits for something to do; whether it is to stop.
+    /// Waits for something to do; whether it is to stop. Answers are nothing to do: nothing follows from one before its
+    /// round is over, so a round costs two wake-ups, however many gateways there are.
     fn sleep(&self, stop: BorrowedFd<'_>) -> Result<bool, SyscallError> {
         let now_ns = monotonic_ns();
         let settles_ns = self.unsettled.map(|(_, until_ns)| until_ns);
@@ -334,7 +337,6 @@ impl Watch {
         };
         let mut set = vec![
             PollFd::from_borrowed_fd(stop, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.asking.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.icmp.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.announcements.as_fd(), PollFlags::IN),
         ];

@@ -3,6 +3,7 @@
 //!
 //! Intercepted before clap, because the options are parsed the way IOR and mdtest parse them.
 
+mod apart;
 pub(crate) mod call;
 mod connections;
 pub(crate) mod document;
@@ -27,6 +28,7 @@ use crate::exit::{self, Exit, VerbError};
 use crate::out;
 use crate::signals;
 use crate::store;
+use apart::Outcome;
 use call::Call;
 use joined::Edges;
 
@@ -103,6 +105,10 @@ fn start(kind: Kind, words: &[OsString], json: bool) -> VerbResult {
     if let Some(launch) = &call.launch {
         return launch::run(kind, launch, &call);
     }
+    if call.outcome.is_none() && crew::launched_by().is_none() {
+        return apart::run(kind, &words, json);
+    }
+    let outcome = call.outcome.map(Outcome::open).transpose()?;
     // Both must happen before MPI starts its first thread.
     let edges = match &call.gateways {
         Some(gateways) if seat::own_rank() == 0 => {
@@ -116,7 +122,11 @@ fn start(kind: Kind, words: &[OsString], json: bool) -> VerbResult {
         _ => VerbError::from_error(&error),
     })?;
     let Some(mut job) = job else {
-        return dispatch(kind, &call, Ranks::Own, &edges);
+        let result = dispatch(kind, &call, Ranks::Own, &edges);
+        return match outcome {
+            Some(outcome) => outcome.tell(result),
+            None => result,
+        };
     };
     let leads = job.me() == 0;
     let result = dispatch(kind, &call, Ranks::Job(&mut job), &edges);

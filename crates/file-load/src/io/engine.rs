@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
             return;
         }
         let path = file_name(self.options, 0, 0);
-        let capacity = capacity(&path);
+        let capacity = self.team.activity.during("statvfs", &path, || capacity(&path));
         let started = crate::output::date(self.outcome.started_s);
         let start = text::test_start(self.number, &started, (&path, capacity.as_ref()));
         let setup = text::setup(self.options, &self.place);

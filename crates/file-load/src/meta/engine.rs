@@ -202,7 +202,9 @@ impl<'a> Run<'a> {
     }
 
     fn show_start(&mut self) {
-        let capacity = crate::io::engine::capacity(&self.base);
+        let base = &self.base;
+        let activity = &self.team.activity;
+        let capacity = activity.during("statvfs", base, || crate::io::engine::capacity(base));
         let mut lines = String::new();
         if let Some(capacity) = capacity {
             lines += &crate::io::text::line("Path", &self.base);

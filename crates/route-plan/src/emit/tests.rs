@@ -3,7 +3,7 @@ use crate::example::cumulus;
 
 fn emitted(mode: &str, host: &str, system: System) -> Emission {
     let plan = cumulus(mode);
-    emit(&plan, plan.find(host).unwrap(), system).unwrap()
+    emit(&plan, plan.find(host).unwrap(), system, PACKAGED_PROGRAM).unwrap()
 }
 
 fn file<'a>(emission: &'a Emission, ending: &str) -> &'a str {
@@ -70,6 +70,7 @@ fn ifupdown_makes_and_unmakes_everything_in_order() {
 fn the_units_apply_the_plan_and_watch_its_gateways() {
     let emission = emitted("pairs", "wolf01", System::Unit);
     let apply = file(&emission, "/clearstream-gateway@.service");
+    assert_eq!(apply.matches("=/usr/bin/clearstream gateway ").count(), 3, "{apply}");
     assert!(apply.contains("gateway apply /etc/clearstream/gateway/%i.toml\n"), "{apply}");
     let watch = file(&emission, "/clearstream-gateway-watch@.service");
     let key = "--key-file /etc/clearstream/gateway/%i.key\nRestart=always\n";
@@ -77,6 +78,24 @@ fn the_units_apply_the_plan_and_watch_its_gateways() {
     // Gateways are watched from the hosts.
     let gateway = emitted("pairs", "sn1", System::Unit);
     assert!(gateway.files.iter().all(|(path, _)| !path.contains("watch")));
+}
+
+#[test]
+fn units_run_the_program_that_is_named() {
+    let plan = cumulus("pairs");
+    let role = plan.find("wolf01").unwrap();
+    for system in [System::Unit, System::Ansible] {
+        let emission = emit(&plan, role, system, "/usr/local/bin/clearstream").unwrap();
+        let units = emission.files.iter().filter(|(path, _)| path.ends_with(".service"));
+        for line in units.flat_map(|(_, text)| text.lines()).filter(|line| line.starts_with("Exec"))
+        {
+            assert!(line.contains("=/usr/local/bin/clearstream gateway "), "{line}");
+        }
+    }
+    assert!(is_plain_path("/opt/clear-stream_1.0+x/bin/clearstream"));
+    for other in ["clearstream", "/opt/a b", "/opt/$x", "/opt/%i", "/opt/\"x\"", "/opt/a\nb"] {
+        assert!(!is_plain_path(other), "{other}");
+    }
 }
 
 #[test]

@@ -11,17 +11,17 @@ const WATCH_FILE: &str = "etc/systemd/system/clearstream-gateway-watch@.service"
 const PLANS: &str = "/etc/clearstream/gateway";
 
 /// The unit that applies the plan and, on a host, the one that watches its gateways.
-pub(super) fn emit(plan: &Plan, role: Role<'_>, emission: &mut Emission) {
-    emission.files.push((APPLY_FILE.to_owned(), apply_unit()));
+pub(super) fn emit(plan: &Plan, role: Role<'_>, program: &str, emission: &mut Emission) {
+    emission.files.push((APPLY_FILE.to_owned(), apply_unit(program)));
     if matches!(role, Role::Host(_)) {
-        emission.files.push((WATCH_FILE.to_owned(), watch_unit(plan)));
+        emission.files.push((WATCH_FILE.to_owned(), watch_unit(plan, program)));
     }
 }
 
 /// The same on all machines of an inventory that has the plan's names.
-pub(super) fn emit_playbook(plan: &Plan, emission: &mut Emission) {
-    emission.files.push((APPLY_FILE.to_owned(), apply_unit()));
-    emission.files.push((WATCH_FILE.to_owned(), watch_unit(plan)));
+pub(super) fn emit_playbook(plan: &Plan, program: &str, emission: &mut Emission) {
+    emission.files.push((APPLY_FILE.to_owned(), apply_unit(program)));
+    emission.files.push((WATCH_FILE.to_owned(), watch_unit(plan, program)));
     emission.files.push(("clearstream-gateway.yml".to_owned(), playbook(plan)));
 }
 
@@ -31,7 +31,7 @@ fn key_file(plan: &Plan, instance: &str) -> String {
     planned.unwrap_or_else(|| format!("{PLANS}/{instance}.key"))
 }
 
-fn apply_unit() -> String {
+fn apply_unit(program: &str) -> String {
     format!(
         "{HEAD}# The plan %i is {PLANS}/%i.toml.\n\
          [Unit]\n\
@@ -42,9 +42,9 @@ fn apply_unit() -> String {
          [Service]\n\
          Type=oneshot\n\
          RemainAfterExit=yes\n\
-         ExecStart=/usr/bin/clearstream gateway apply {PLANS}/%i.toml\n\
-         ExecReload=/usr/bin/clearstream gateway apply {PLANS}/%i.toml\n\
-         ExecStop=/usr/bin/clearstream gateway revert\n\
+         ExecStart={program} gateway apply {PLANS}/%i.toml\n\
+         ExecReload={program} gateway apply {PLANS}/%i.toml\n\
+         ExecStop={program} gateway revert\n\
          CapabilityBoundingSet=CAP_NET_ADMIN CAP_DAC_OVERRIDE\n\
          StateDirectory=clearstream/gateway\n\n\
          [Install]\n\
@@ -53,7 +53,7 @@ fn apply_unit() -> String {
 }
 
 /// Its routes stay when it ends, so it is started again at once and for ever.
-fn watch_unit(plan: &Plan) -> String {
+fn watch_unit(plan: &Plan, program: &str) -> String {
     let key = key_file(plan, "%i");
     format!(
         "{HEAD}# The key of the plan's probes is {key}, with mode 600, the same on all hosts: openssl rand -hex 16.\n\
@@ -64,7 +64,7 @@ fn watch_unit(plan: &Plan) -> String {
          After=clearstream-gateway@%i.service\n\
          StartLimitIntervalSec=0\n\n\
          [Service]\n\
-         ExecStart=/usr/bin/clearstream gateway watch {PLANS}/%i.toml --key-file {key}\n\
+         ExecStart={program} gateway watch {PLANS}/%i.toml --key-file {key}\n\
          Restart=always\n\
          RestartSec=1s\n\
          LimitMEMLOCK=infinity\n\

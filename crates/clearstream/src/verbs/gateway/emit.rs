@@ -1,11 +1,11 @@
 //! `clearstream gateway emit`: writes a host's part of the plan as another system's configuration.
 
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use clap::ValueEnum;
-use route_plan::{SYSTEMS, System};
+use route_plan::{PACKAGED_PROGRAM, SYSTEMS, System};
 use serde_json::json;
 
 use super::plan::{print_json, unknown};
@@ -70,8 +70,10 @@ pub(super) fn run(args: &EmitArgs, json: bool) -> VerbResult {
     let plan = parse(&args.plan, &text)?;
     let role = plan.find(&args.host).ok_or_else(|| unknown(&plan, &args.host))?;
     let system = args.to.system();
-    let mut emission =
-        route_plan::emit(&plan, role, system).map_err(|error| VerbError::from_error(&error))?;
+    let program = installed_program();
+    let named = program.as_deref().unwrap_or(PACKAGED_PROGRAM);
+    let mut emission = route_plan::emit(&plan, role, system, named)
+        .map_err(|error| VerbError::from_error(&error))?;
     if system == System::Ansible {
         // The playbook installs it.
         emission.files.push((format!("{}.toml", plan.name), text));
@@ -79,6 +81,13 @@ pub(super) fn run(args: &EmitArgs, json: bool) -> VerbResult {
     let name = SYSTEMS.iter().find(|(known, _)| *known == system).map_or("", |(_, name)| name);
     for lack in &emission.lacks {
         writeln!(crate::out::stderr(), "{name}: {lack}")?;
+    }
+    if program.is_none() && matches!(system, System::Unit | System::Ansible) {
+        writeln!(
+            crate::out::stderr(),
+            "{name}: the units run {PACKAGED_PROGRAM}: the program that emits them is not installed where only root \
+             could replace it"
+        )?;
     }
     if json {
         let files: Vec<_> = emission
@@ -100,6 +109,17 @@ pub(super) fn run(args: &EmitArgs, json: bool) -> VerbResult {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// This program, where units that run as root can run it: nobody else can replace it, or a folder on its path.
+fn installed_program() -> Option<String> {
+    let program = std::env::current_exe().ok()?;
+    let is_roots = |path: &Path| {
+        let found = std::fs::symlink_metadata(path);
+        found.is_ok_and(|found| found.uid() == 0 && found.mode() & 0o022 == 0)
+    };
+    let program = program.ancestors().all(is_roots).then_some(program)?;
+    program.into_os_string().into_string().ok().filter(|path| route_plan::is_plain_path(path))
 }
 
 /// Systems refuse, or warn of, configuration of this kind that others can read.

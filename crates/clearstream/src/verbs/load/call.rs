@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Kind;
+use super::apart;
 use super::joined::GatewaysCall;
 use super::seat::Seats;
 use crate::VerbResult;
@@ -40,6 +41,8 @@ pub(crate) struct Call {
     pub(crate) gateways: Option<GatewaysCall>,
     /// Number of concurrent transfers with `io_uring`; 0: one after the other.
     pub(crate) ring_depth: u32,
+    /// Where this process tells its exit code, if another one waits for it: the number of a descriptor.
+    pub(crate) outcome: Option<i32>,
     /// Gates of the run.
     pub(crate) gates: GateOptions,
     /// The remaining arguments: IOR's or mdtest's options.
@@ -71,6 +74,7 @@ impl Call {
             seats: None,
             gateways: None,
             ring_depth: 0,
+            outcome: None,
             gates: GateOptions::default(),
             words: Vec::new(),
         };
@@ -101,6 +105,11 @@ impl Call {
                 "--lab-seats" => {
                     let seats = Seats::parse(&value()?);
                     call.seats = Some(seats.ok_or("--lab-seats is this program's own")?);
+                }
+                apart::OPTION => {
+                    let number = value()?.parse();
+                    call.outcome =
+                        Some(number.map_err(|_no| "--outcome-to is this program's own")?);
                 }
                 "--gateways" => gateways.plan = value()?.into(),
                 "--ssh" => gateways.ssh = value()?,

@@ -21,7 +21,6 @@ use crate::latency;
 use crate::output::Said;
 use crate::pattern::{Pattern, invalidate};
 use crate::posix;
-use crate::watch::NOWHERE;
 
 /// What is done with each transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,35 +163,27 @@ impl Run<'_> {
         if self.options.is_dry {
             return Ok(None);
         }
-        self.team.activity.name("open", path);
-        self.team.activity.begin(NOWHERE, clock::now_ns());
         let is_direct = self.options.is_direct;
-        let fd =
-            if is_writing { posix::create(path, is_direct) } else { posix::open(path, is_direct) };
-        self.team.activity.end();
+        let open = if is_writing { posix::create } else { posix::open };
+        let fd = self.team.activity.during("open", path, || open(path, is_direct));
         fd.map(Some).map_err(|source| self.call("open", path, String::new(), source))
     }
 
     fn close(&mut self, target: Target) -> Result<(), LoadError> {
         let Some(fd) = target.fd else { return Ok(()) };
-        self.team.activity.name("close", &target.path);
-        self.team.activity.begin(NOWHERE, clock::now_ns());
-        let closed = posix::close(fd);
-        self.team.activity.end();
+        let closed = self.team.activity.during("close", &target.path, || posix::close(fd));
         closed.map_err(|source| self.call("close", &target.path, String::new(), source))
     }
 
     fn fsync(&mut self, target: &Target) -> Result<(), LoadError> {
         let Some(fd) = &target.fd else { return Ok(()) };
-        self.team.activity.name("fsync", &target.path);
-        self.team.activity.begin(NOWHERE, clock::now_ns());
-        let synced = rustix::fs::fsync(fd);
-        self.team.activity.end();
+        let synced = self.team.activity.during("fsync", &target.path, || rustix::fs::fsync(fd));
         synced.map_err(|error| self.call("fsync", &target.path, String::new(), error.into()))
     }
 
     fn length(&self, path: &str) -> Result<u64, LoadError> {
-        posix::length(path).map_err(|source| self.call("stat", path, String::new(), source))
+        let length = self.team.activity.during("stat", path, || posix::length(path));
+        length.map_err(|source| self.call("stat", path, String::new(), source))
     }
 
     /// All transfers of this rank, up to the stonewall and, with wear-out, to where the fastest rank was.

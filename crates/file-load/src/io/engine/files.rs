@@ -59,7 +59,7 @@ impl Run<'_> {
             return Ok(());
         }
         let path = file_name(options, self.rank(), 0);
-        if posix::exists(&path) {
+        if self.team.activity.during("access", &path, || posix::exists(&path)) {
             let end = if options.keeps_existing_file { "overwritten" } else { "deleted" };
             self.warn(&format!("The file \"{path}\" exists already and will be {end}"))?;
         }
@@ -73,7 +73,9 @@ impl Run<'_> {
             return Ok(());
         }
         let path = file_name(options, self.rank(), repetition);
-        let Ok(found) = fs::symlink_metadata(&path) else { return Ok(()) };
+        let activity = &self.team.activity;
+        let found = activity.during("lstat", &path, || fs::symlink_metadata(&path));
+        let Ok(found) = found else { return Ok(()) };
         if !(found.is_file() || found.is_symlink()) {
             let line = format!(
                 "{path} is neither a file nor a link to one, and is not removed: -E writes into it, -k \
@@ -81,7 +83,7 @@ impl Run<'_> {
             );
             return Err(LoadError::Usage(line));
         }
-        if let Err(source) = fs::remove_file(&path) {
+        if let Err(source) = activity.during("unlink", &path, || fs::remove_file(&path)) {
             self.warn(&format!("cannot remove {path}: {source}"))?;
         }
         Ok(())
@@ -90,7 +92,7 @@ impl Run<'_> {
     /// Makes the directory of this rank's file (`-u`), where it is missing.
     pub(super) fn make_directory(&self) -> Result<(), LoadError> {
         let Some(path) = task_directory(self.options, self.rank()) else { return Ok(()) };
-        match fs::create_dir(&path) {
+        match self.team.activity.during("mkdir", &path, || fs::create_dir(&path)) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                 Err(self.call("mkdir", &path, String::new(), error))
             }

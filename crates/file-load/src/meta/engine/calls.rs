@@ -73,7 +73,7 @@ impl Items {
 impl Run<'_> {
     /// Names the calls to come for whoever watches this rank.
     pub(super) fn watch(&self, items: &Items) {
-        self.team.activity.name(items.operation.name(), &items.path[..items.prefix]);
+        self.team.activity.name_items(items.operation.name(), &items.path[..items.prefix]);
     }
 
     /// One call, which began at a moment of the monotonic clock, ns; gives the moment when it ended.

@@ -96,10 +96,7 @@ impl Run<'_> {
         let items = work(self)?;
         let own_time_s = self.team.now_s() - start_s;
         if options.syncs_phases {
-            self.team.activity.name("sync", &self.base);
-            self.team.activity.begin(crate::watch::NOWHERE, clock::now_ns());
-            rustix::fs::sync();
-            self.team.activity.end();
+            self.team.activity.during("sync", &self.base, rustix::fs::sync);
         }
         if let Some(command) = &options.command_after {
             self.shell(command)?;
@@ -256,25 +253,22 @@ impl Run<'_> {
             let Some((&first, rest)) = order.split_first() else { continue };
             let Some((_, between)) = rest.split_last() else { continue };
             let aside = path(self, first) + "-aside";
-            self.team.activity.name("rename", &directory);
             let mut to = aside.clone();
             let moves = [first].iter().chain(between).copied().collect::<Vec<u64>>();
             for number in moves {
                 let from = path(self, number);
-                self.move_to(phase, (&from, &to), number);
+                self.move_to(phase, &from, &to);
                 to = from;
             }
-            self.move_to(phase, (&aside, &to), first);
+            self.move_to(phase, &aside, &to);
         }
         Ok(self.shape.all_items())
     }
 
-    fn move_to(&mut self, phase: Phase, (from, to): (&str, &str), number: u64) {
+    fn move_to(&mut self, phase: Phase, from: &str, to: &str) {
         let begin_ns = clock::now_ns();
-        self.team.activity.begin(number, begin_ns);
-        let done = rustix::fs::rename(from, to);
+        let done = self.team.activity.during("rename", from, || rustix::fs::rename(from, to));
         self.latencies[phase.place()].record_ns(clock::now_ns() - begin_ns);
-        self.team.activity.end();
         if let Err(error) = done {
             self.note_failure(phase, "rename", from, &error.into());
         }

@@ -14,10 +14,23 @@ impl Run<'_> {
         self.team.me() < self.options.directories().len()
     }
 
+    fn make_directory(&self, path: &str) -> io::Result<()> {
+        self.team.activity.during("mkdir", path, || fs::create_dir(path))
+    }
+
+    fn remove_directory(&self, path: &str) -> io::Result<()> {
+        self.team.activity.during("rmdir", path, || fs::remove_dir(path))
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.team.activity.during("access", path, || posix::exists(path))
+    }
+
     /// Makes the directory under test where it is missing.
     pub(super) fn make_base(&mut self) -> Result<(), LoadError> {
-        if self.has_base() && !posix::exists(&self.base) {
-            fs::create_dir(&self.base).map_err(|source| self.call("mkdir", &self.base, source))?;
+        if self.has_base() && !self.exists(&self.base) {
+            self.make_directory(&self.base)
+                .map_err(|source| self.call("mkdir", &self.base, source))?;
             self.has_made_base = true;
         }
         self.team.barrier()
@@ -26,7 +39,8 @@ impl Run<'_> {
     /// Removes the directory under test where this run made it and removed all in it.
     pub(super) fn remove_base(&mut self) -> Result<(), LoadError> {
         if self.has_made_base && self.options.removes {
-            fs::remove_dir(&self.base).map_err(|source| self.call("rmdir", &self.base, source))?;
+            self.remove_directory(&self.base)
+                .map_err(|source| self.call("rmdir", &self.base, source))?;
         }
         Ok(())
     }
@@ -53,7 +67,7 @@ impl Run<'_> {
         for number in 0..self.shape.loops {
             let path = self.loop_directory(number);
             if self.has_base()
-                && let Err(error) = fs::create_dir(&path)
+                && let Err(error) = self.make_directory(&path)
                 && error.kind() != io::ErrorKind::AlreadyExists
             {
                 return Err(self.call("mkdir", &path, error));
@@ -66,7 +80,7 @@ impl Run<'_> {
             for tree in self.own_trees() {
                 for directory in self.shape.depth_first() {
                     let path = format!("{path}/{tree}.0/{}", self.shape.below(&tree, directory));
-                    if let Err(error) = fs::create_dir(&path) {
+                    if let Err(error) = self.make_directory(&path) {
                         self.note_failure(Phase::TreeCreation, "mkdir", &path, &error);
                     }
                 }
@@ -84,7 +98,7 @@ impl Run<'_> {
             for tree in self.own_trees() {
                 for directory in self.shape.depth_first().into_iter().rev() {
                     let path = format!("{path}/{tree}.0/{}", self.shape.below(&tree, directory));
-                    if let Err(error) = fs::remove_dir(&path) {
+                    if let Err(error) = self.remove_directory(&path) {
                         self.note_failure(Phase::TreeRemoval, "rmdir", &path, &error);
                     }
                 }
@@ -95,8 +109,8 @@ impl Run<'_> {
         for number in 0..self.shape.loops {
             let path = self.loop_directory(number);
             if self.has_base()
-                && posix::exists(&path)
-                && let Err(error) = fs::remove_dir(&path)
+                && self.exists(&path)
+                && let Err(error) = self.remove_directory(&path)
             {
                 self.note_failure(Phase::TreeRemoval, "rmdir", &path, &error);
             }
