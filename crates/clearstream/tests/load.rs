@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use sys::private::Scratch;
 use testkit::root::is_root;
 
 use crate::PROGRAM;
@@ -68,10 +69,18 @@ fn run(line: &str) -> Told {
     told(Command::new(PROGRAM).args(words(line)).output().expect("the program"))
 }
 
+/// The launcher of two ranks. Jobs that begin and end in one folder meet in what Open MPI makes and removes there.
+fn mpirun(scratch: &Scratch) -> Command {
+    let mut command = Command::new(MPIRUN[0]);
+    command.args(&MPIRUN[1..]).arg("2").env("TMPDIR", scratch.path());
+    command
+}
+
 /// The same as two ranks of a job; `program` is ours, IOR or mdtest.
 fn job(program: &str, line: &str) -> Told {
-    let mut command = Command::new(MPIRUN[0]);
-    command.args(&MPIRUN[1..]).args(["2", program]).args(words(line));
+    let scratch = Scratch::new("load-job").expect("a folder");
+    let mut command = mpirun(&scratch);
+    command.arg(program).args(words(line));
     told(command.stdin(Stdio::null()).output().expect("Open MPI's launcher"))
 }
 
@@ -428,8 +437,9 @@ fn clocks_that_differ_by_a_planted_offset_are_brought_together_as_root() {
         "[ $OMPI_COMM_WORLD_RANK = 1 ] && ahead='unshare -T --monotonic 1000'; \
          exec $ahead {PROGRAM} io -w -F -i 2 -g -b 1m -t 64k -o {file}"
     );
-    let mut command = Command::new(MPIRUN[0]);
-    command.args(&MPIRUN[1..]).args(["2", "sh", "-c", &script]).stdin(Stdio::null());
+    let scratch = Scratch::new("load-clocks").expect("a folder");
+    let mut command = mpirun(&scratch);
+    command.args(["sh", "-c", &script]).stdin(Stdio::null());
     let (code, out, err) = told(command.output().expect("Open MPI's launcher"));
     assert_eq!(code, Some(0), "{out}{err}");
     let rows = rows(&out);
@@ -470,8 +480,9 @@ fn a_killed_rank_ends_the_job_without_a_summary() {
 
 /// Kills rank 1 of a job once `begun` is there; `word` is of no other job's command line.
 fn rank_is_killed(line: &str, word: &str, begun: &str, output: &str) {
-    let mut command = Command::new(MPIRUN[0]);
-    command.args(&MPIRUN[1..]).args(["2", PROGRAM]).args(words(line)).args(["--output", output]);
+    let scratch = Scratch::new("load-killed").expect("a folder");
+    let mut command = mpirun(&scratch);
+    command.arg(PROGRAM).args(words(line)).args(["--output", output]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("Open MPI's launcher");
     let start = Instant::now();
