@@ -127,12 +127,8 @@ impl<'a> Run<'a> {
     /// Share of the steady samples, 0 to 1, in which all that was written is in flight though both windows have room;
     /// `None` unless the senders sampled what this takes.
     pub(crate) fn drained_share(&self) -> Option<f64> {
-        let drained: Vec<bool> = self
-            .senders
-            .iter()
-            .flat_map(|stream| stream.steady())
-            .filter_map(|interval| is_drained(interval))
-            .collect();
+        let drained: Vec<bool> =
+            self.senders.iter().flat_map(|stream| stream.steady()).filter_map(is_drained).collect();
         share(drained.iter().filter(|drained| **drained).count() as f64, drained.len() as f64)
     }
 
