@@ -182,7 +182,9 @@ impl Machine {
         known.pulls.under_way_bytes -= bytes;
         known.silence.pull_timeouts = 0;
         if is_full {
-            let is_queueing = known.rtt.is_queueing();
+            // Up to a quarter of what the receive path holds, waiting there is no sign of a full path.
+            let is_queueing = known.rtt.is_queueing()
+                && self.pull_window.bytes() >= self.config.pull_bytes_max / 4;
             let packet_bytes = u64::from(known.packet_bytes_max);
             self.pull_window.grow(bytes, packet_bytes, is_queueing);
         }
