@@ -136,7 +136,7 @@ pub(super) static SENDER: &[Row] = &[
     row(
         names::DRAINED,
         Unit::Share,
-        "tcp_info.tcpi_notsent_bytes, tcpi_unacked, tcpi_snd_cwnd, SIOCOUTQ",
+        "tcp_info.tcpi_notsent_bytes",
         "part of the samples in which all that was written is in flight though both windows have room: the sender was given no more",
         |seen| seen.run.drained_share(),
     ),

@@ -68,14 +68,14 @@ pub(super) static EACH: &[Row] = &[
     row(
         names::ACKS_LOST_SHARE,
         Unit::Share,
-        "tcp_info.tcpi_segs_out at the receiver, tcpi_segs_in at the sender",
+        "tcp_info.tcpi_segs_out, tcpi_segs_in",
         "acknowledgements that the receiver sent and the sender did not get, since the connection began",
         |seen| Some(acknowledgements(seen)?.lost_share()),
     ),
     row(
         names::ACKS_ARRIVED,
         Unit::PerS,
-        "the same",
+        "tcp_info.tcpi_segs_in",
         "acknowledgements that came to the sender; absent unless both ends count",
         |seen| Some(acknowledgements(seen)?.arrived_per_s),
     ),
