@@ -38,9 +38,10 @@ const DRAWN_WRONG: f64 = 0.1;
 /// Answers of each case in `make test-all`.
 const REPEATS: u32 = 5;
 
-/// The cases that `make test` asks live: a window, what a network does to packets, a host's core, an application,
-/// nothing; those without a recording among them. Each takes a quarter of a minute.
-const IN_MAKE_TEST: &[&str] = &["rwnd-far", "policer", "quota-near", "writer", "clean"];
+/// The cases that `make test` asks live: a window, what a network does to packets, rates, a host's core, an
+/// application, nothing; those without a recording among them.
+const IN_MAKE_TEST: &[&str] =
+    &["rwnd-far", "loss-low", "reordering", "tbf-near", "policer", "quota-near", "writer", "clean"];
 
 /// Every live case by its name, one test each.
 macro_rules! planted {

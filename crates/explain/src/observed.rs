@@ -7,6 +7,7 @@ mod run;
 mod windows;
 
 use std::cell::OnceCell;
+use std::rc::Rc;
 
 use results::{
     End, Estimate, HostFacts, InterfaceFacts, Limit, Point, Results, TestSpec, WindowUse,
@@ -55,7 +56,7 @@ pub(crate) struct Observed<'a> {
     /// Whether both ends run on one kernel (an emulated path), so that core figures are shared.
     pub(crate) one_machine: bool,
     /// Computed when first read.
-    shown: OnceCell<Shown>,
+    shown: Rc<OnceCell<Shown>>,
     results: &'a Results,
 }
 
@@ -110,7 +111,7 @@ impl<'a> Observed<'a> {
             refuted: Vec::new(),
             udp: udp_test(results, run),
             one_machine,
-            shown: OnceCell::new(),
+            shown: Rc::default(),
             results,
             sender,
         })

@@ -293,6 +293,12 @@ pub fn read_results(bytes: &[u8]) -> Result<Results, ReadError> {
         let what = if is_cut { "it ends in the middle" } else { "it is not valid" };
         ReadError::Malformed(format!("{what}: {error}"))
     };
+    // Of this version is what most documents are; they are read once.
+    if let Ok(results) = serde_json::from_slice::<Results>(bytes)
+        && major(&results.schema_version) == major(SCHEMA_VERSION)
+    {
+        return Ok(results);
+    }
     let versioned: Versioned = serde_json::from_slice(bytes).map_err(malformed)?;
     match major(&versioned.schema_version) {
         "1" => serde_json::from_slice(bytes).map(v1::Results::into_current).map_err(malformed),

@@ -9,6 +9,9 @@ use serde::Serialize;
 use crate::exit::VerbError;
 use crate::messages_text;
 
+/// Where the kind of a report is named.
+const HEAD_BYTES: usize = 64;
+
 /// Output of `--json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Told {
@@ -22,6 +25,11 @@ pub(super) struct Told {
 /// # Errors
 /// The number of the first line that is no report.
 pub(super) fn read(path: &Path, bytes: &[u8]) -> Option<Result<Told, VerbError>> {
+    // A line begins with its kind. Results are one line of many megabytes, which is not parsed for that.
+    let head = &bytes[..bytes.len().min(HEAD_BYTES)];
+    if !String::from_utf8_lossy(head).contains(RankMessages::KIND) {
+        return None;
+    }
     let text = std::str::from_utf8(bytes).ok()?;
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let is_one = |line: &str| {
