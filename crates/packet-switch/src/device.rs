@@ -25,6 +25,7 @@ use switch::lightpath::LightpathConfigError;
 use sys::SyscallError;
 use sys::eventfd::Signaller;
 use sys::sandbox::Calls;
+use sys::xdp::XdpStatistics;
 use thiserror::Error;
 
 use crate::attachment::{DeviceKind, DeviceState, LinkConfig, TAP_QUEUES_MAX, XdpFacts};
@@ -121,6 +122,8 @@ pub(crate) struct Device {
     end: End,
     /// Whom to ask what the kernel dropped before the thread saw it.
     socket: Option<OwnedFd>,
+    /// What it had dropped before the port gave it memory for frames.
+    lost_before: u64,
     /// Both directions of a link.
     lines: Vec<SharedReport>,
     /// Where a guest is.
@@ -130,6 +133,16 @@ pub(crate) struct Device {
     shares: Vec<Share>,
     /// What else is open as long as it is there.
     _keep: Keep,
+}
+
+/// What the kernel counts at a queue; nothing where it does not say.
+fn dropped_by_kernel(socket: &OwnedFd) -> XdpStatistics {
+    sys::xdp::statistics(socket.as_fd()).unwrap_or_default()
+}
+
+/// Frames that arrived at a queue and found no place.
+fn received_and_dropped(counted: &XdpStatistics) -> u64 {
+    counted.rx_dropped + counted.rx_ring_full + counted.rx_fill_ring_empty
 }
 
 /// What a thread takes: of its stack, and what the allocator keeps for it.
@@ -180,9 +193,8 @@ impl Device {
     pub(crate) fn state(&self) -> DeviceState {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let socket = self.socket.as_ref();
-        let dropped = socket.and_then(|socket| sys::xdp::statistics(socket.as_fd()).ok());
-        let dropped = dropped.unwrap_or_default();
-        let mut lost = dropped.rx_dropped + dropped.rx_ring_full + dropped.rx_fill_ring_empty;
+        let dropped = socket.map(dropped_by_kernel).unwrap_or_default();
+        let mut lost = received_and_dropped(&dropped).saturating_sub(self.lost_before);
         let mut refused = count(&self.counters.refused) + dropped.tx_invalid;
         for line in &self.lines {
             let report = line.lock().unwrap_or_else(PoisonError::into_inner);
@@ -273,6 +285,7 @@ impl Device {
             DeviceState { mode: Some(mode.to_owned()), ..DeviceState::new("xdp", &facts.name()) };
         let socket = port.share().map_err(EndError::from)?;
         let (mut device, mut resident): Opened = (Self::new(state, shares)?, None);
+        device.lost_before = received_and_dropped(&dropped_by_kernel(&socket));
         device.socket = Some(socket);
         if threads.have_one_core() {
             let (counters, end) = (Arc::clone(&device.counters), device.end.clone());
@@ -295,6 +308,7 @@ impl Device {
             counters,
             end,
             socket: None,
+            lost_before: 0,
             lines,
             guest: None,
             threads,
