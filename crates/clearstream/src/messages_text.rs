@@ -89,8 +89,8 @@ fn words(limit: MessagesLimit, ranks: &[RankMessages]) -> (String, String) {
         MessagesLimit::SlowRank { index, waited_share, own_share } => {
             let slow = ranks.get(index).map_or_else(String::new, name);
             let text = format!(
-                "{slow} holds the others up: at least half of them waited {} of their time or more while a message of it \
-                 was outstanding; it waited {} itself",
+                "{slow} holds the others up: at least half of them waited {} of their time or more for it, or for ranks that \
+                 waited for it; it waited {} itself",
                 show_share(waited_share),
                 show_share(own_share),
             );

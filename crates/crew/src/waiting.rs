@@ -111,7 +111,7 @@ pub enum MessagesLimit {
     SlowRank {
         /// Its place among the reports.
         index: usize,
-        /// Share of their time that the others waited while a message of it was outstanding, the median.
+        /// Share of their time that the others waited for it, or for ranks that did, the median.
         waited_share: f64,
         /// Share of its time that it waited itself.
         own_share: f64,
@@ -138,6 +138,8 @@ const LATE_MIN: f64 = 0.5;
 const SLOW_MIN: f64 = 0.2;
 /// It waits itself at most this part of what they wait for it.
 const SLOW_OWN_MAX: f64 = 0.5;
+/// Over so many ranks blame is passed on: of a job whose ranks wait for 90% of their time, all but a thousandth of it.
+const HOPS: usize = 64;
 /// Share of the time from which waiting is what the job does.
 const WAITING_MIN: f64 = 0.5;
 
@@ -155,20 +157,8 @@ pub fn judge_messages(ranks: &[RankMessages]) -> Option<MessagesLimit> {
         return Some(MessagesLimit::Loss { repeated_share: share(repeated, sent) });
     }
     let waited_share = median(ranks.iter().map(RankMessages::waited_share).collect());
-    let waits = waits_for(ranks);
-    let slow = ranks.iter().enumerate().map(|(index, rank)| {
-        let all = waits.get(rank.address.as_str()).into_iter().flatten();
-        let others = all.filter(|(other, _)| *other != index);
-        let mut shares: Vec<f64> =
-            others.map(|(other, ns)| share(*ns, ranks[*other].ran_ns)).collect();
-        shares.resize(ranks.len() - 1, 0.0);
-        (index, median(shares), rank.waited_share())
-    });
-    let slowest = slow
-        .filter(|(_, waited, own)| *waited >= SLOW_MIN && *own <= SLOW_OWN_MAX * waited)
-        .max_by(|a, b| a.1.total_cmp(&b.1));
-    if let Some((index, waited_share, own_share)) = slowest {
-        return Some(MessagesLimit::SlowRank { index, waited_share, own_share });
+    if let Some(slow) = slow_rank(ranks) {
+        return Some(slow);
     }
     Some(if waited_share >= WAITING_MIN {
         let memory_share = share(sum(|rank| rank.memory_pkts), sent);
@@ -178,19 +168,61 @@ pub fn judge_messages(ranks: &[RankMessages]) -> Option<MessagesLimit> {
     })
 }
 
-/// For each peer's address, which ranks waited for it, and for how many nanoseconds.
-fn waits_for(ranks: &[RankMessages]) -> HashMap<&str, Vec<(usize, u64)>> {
-    let mut waits: HashMap<&str, Vec<(usize, u64)>> = HashMap::new();
-    for (index, rank) in ranks.iter().enumerate() {
-        for Waited { peer, ns } in &rank.waited {
-            let of_peer = waits.entry(peer).or_default();
-            match of_peer.last_mut() {
-                Some((last, sum)) if *last == index => *sum = sum.saturating_add(*ns),
-                _ => of_peer.push((index, *ns)),
-            }
+/// The rank that the others wait for, if there is one. Who waits for a rank that itself waits for a third is held up
+/// by the third: blame is passed on along the waits, for each rank by the share of its time that it waited.
+fn slow_rank(ranks: &[RankMessages]) -> Option<MessagesLimit> {
+    let waits = waits(ranks);
+    let own: Vec<f64> = ranks.iter().map(RankMessages::waited_share).collect();
+    let mut passed = vec![0.0; ranks.len()];
+    let mut blamed = vec![0.0; ranks.len()];
+    for (waits, share) in waits.iter().zip(&own) {
+        waits.iter().for_each(|(peer, part)| passed[*peer] += share * part);
+    }
+    for _ in 0..HOPS {
+        let held = std::mem::replace(&mut passed, vec![0.0; ranks.len()]);
+        for (rank, held) in held.into_iter().enumerate() {
+            blamed[rank] += held * (1.0 - own[rank]);
+            waits[rank].iter().for_each(|(peer, part)| passed[*peer] += held * own[rank] * part);
         }
     }
-    waits
+    let busy = (0..ranks.len()).filter(|rank| own[*rank] <= SLOW_OWN_MAX);
+    let index = busy.max_by(|a, b| blamed[*a].total_cmp(&blamed[*b]))?;
+    let held_up = held_up_by(index, &waits, &own);
+    let others = held_up.into_iter().enumerate().filter(|(other, _)| *other != index);
+    let waited_share = median(others.map(|(_, share)| share).collect());
+    let own_share = own[index];
+    (waited_share >= SLOW_MIN && own_share <= SLOW_OWN_MAX * waited_share)
+        .then_some(MessagesLimit::SlowRank { index, waited_share, own_share })
+}
+
+/// Of each rank's time, the share that it waited for rank `index`, or for one that did.
+fn held_up_by(index: usize, waits: &[Vec<(usize, f64)>], own: &[f64]) -> Vec<f64> {
+    let mut held_up = vec![0.0; own.len()];
+    for _ in 0..HOPS {
+        for rank in 0..own.len() {
+            let blamed = waits[rank].iter().map(|(peer, part)| {
+                let direct = if *peer == index { 1.0 - own[index] } else { 0.0 };
+                part * (direct + held_up[*peer])
+            });
+            held_up[rank] = own[rank] * blamed.sum::<f64>();
+        }
+    }
+    held_up
+}
+
+/// For whom each rank waited: by rank, others with their part of its waiting, together at most 1.
+fn waits(ranks: &[RankMessages]) -> Vec<Vec<(usize, f64)>> {
+    let by_address = (0..).zip(ranks).map(|(index, rank)| (rank.address.as_str(), index));
+    let by_address: HashMap<&str, usize> = by_address.collect();
+    let of = ranks.iter().enumerate().map(|(index, rank)| {
+        let all = rank.waited.iter().map(|Waited { ns, .. }| *ns).fold(0, u64::saturating_add);
+        let known = rank.waited.iter().filter_map(|Waited { peer, ns }| {
+            let peer = by_address.get(peer.as_str()).filter(|peer| **peer != index)?;
+            Some((*peer, share(*ns, all.max(rank.polled_ns))))
+        });
+        known.collect()
+    });
+    of.collect()
 }
 
 fn share(part: u64, whole: u64) -> f64 {
@@ -234,10 +266,33 @@ mod tests {
             }
         }
         let limit = judge_messages(&job).expect("reports");
-        let slow = MessagesLimit::SlowRank { index: 2, waited_share: 0.6, own_share: 0.05 };
-        assert_eq!(limit, slow);
+        let MessagesLimit::SlowRank { index: 2, waited_share, own_share: 0.05 } = limit else {
+            panic!("{limit:?}");
+        };
+        // 600 of the 780 charged are its own, and most of the rest waited for it.
+        assert!((0.60..0.65).contains(&waited_share), "{waited_share}");
         // One that waits as long as the others is not what they wait for.
         job[2].polled_ns = 600;
+        let limit = judge_messages(&job).expect("reports");
+        assert!(matches!(limit, MessagesLimit::Messages { .. }), "{limit:?}");
+    }
+
+    /// A chain: each waits for the one before it, as measured of three ranks that exchange in turn.
+    #[test]
+    fn who_waits_for_a_waiting_rank_is_held_up_by_the_one_at_the_end() {
+        let mut job = ranks([780, 1, 860, 860]);
+        for (index, before) in [(0, 1), (2, 0), (3, 2)] {
+            let address = job[before].address.clone();
+            job[index].waited = vec![Waited { peer: address, ns: job[index].polled_ns }];
+        }
+        let limit = judge_messages(&job).expect("reports");
+        let MessagesLimit::SlowRank { index: 1, waited_share, .. } = limit else {
+            panic!("{limit:?}");
+        };
+        assert!((0.6..0.7).contains(&waited_share), "0.78 times 0.86: {waited_share}");
+        // A ring, each waiting for the one before it, has no such end.
+        job[1].polled_ns = 860;
+        job[1].waited = vec![Waited { peer: job[3].address.clone(), ns: 860 }];
         let limit = judge_messages(&job).expect("reports");
         assert!(matches!(limit, MessagesLimit::Messages { .. }), "{limit:?}");
     }
