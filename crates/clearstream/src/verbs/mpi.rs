@@ -162,6 +162,9 @@ fn start(args: &MpiArgs) -> VerbResult {
         command.env("FI_CLEARSTREAM_REPORT", std::path::absolute(report)?);
     }
     if let Some(folder) = &args.live {
+        if folder.exists() && !folder.is_dir() {
+            return Err(VerbError::usage(format!("{}: is not a directory", folder.display())));
+        }
         std::fs::create_dir_all(folder).map_err(|error| VerbError::unreadable(folder, &error))?;
         command.env(LIVE_VARIABLE, std::path::absolute(folder)?);
     }
