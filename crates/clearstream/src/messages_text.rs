@@ -28,16 +28,17 @@ pub(crate) fn heading(ranks: &[RankMessages]) -> String {
 pub(crate) fn table(out: &mut String, ranks: &[RankMessages]) -> std::fmt::Result {
     writeln!(
         out,
-        "{:<12} {:<12} {:>7}  {:<18} {:>8} {:>8} {:>8} {:>10}",
-        "", "host", "waited", "longest for", "packets", "repeated", "memory", "unexpected"
+        "{:<12} {:<12} {:>7} {:>7}  {:<18} {:>8} {:>8} {:>8} {:>10}",
+        "", "host", "no core", "waited", "longest for", "packets", "repeated", "memory", "unexpected"
     )?;
     for rank in ranks.iter().take(SHOWN_MAX) {
         let memory = rank.memory_pkts as f64 / rank.sent_pkts.max(1) as f64;
         writeln!(
             out,
-            "{:<12} {:<12} {:>7}  {:<18} {:>8} {:>8} {:>8} {:>10}",
+            "{:<12} {:<12} {:>7} {:>7}  {:<18} {:>8} {:>8} {:>8} {:>10}",
             name(rank),
             printable(&rank.host),
+            show_share(rank.queued_share()),
             show_share(rank.waited_share()),
             longest_for(rank, ranks),
             show_count(rank.sent_pkts as f64),
@@ -81,18 +82,28 @@ fn longest_for(rank: &RankMessages, ranks: &[RankMessages]) -> String {
 
 fn words(limit: MessagesLimit, ranks: &[RankMessages]) -> (String, String) {
     match limit {
+        MessagesLimit::Cores { queued_share } => (
+            format!(
+                "too few cores: the ranks were ready to run and had no core for {} of their time (median)",
+                show_share(queued_share)
+            ),
+            "fewer ranks than cores, as each polls while it waits, or no other programs beside them; clearstream mpi plan -- \
+             LAUNCHER shows where each rank runs"
+                .to_owned(),
+        ),
         MessagesLimit::Loss { repeated_share } => (
             format!("packet loss: {} of the packets were sent again", show_share(repeated_share)),
             "clearstream path HOST, between two of the hosts, names where packets are lost"
                 .to_owned(),
         ),
-        MessagesLimit::SlowRank { index, waited_share, own_share } => {
+        MessagesLimit::SlowRank { index, waited_share, own_share, queued_share } => {
             let slow = ranks.get(index).map_or_else(String::new, name);
             let text = format!(
                 "{slow} holds the others up: at least half of them waited {} of their time or more for it, or for ranks that \
-                 waited for it; it waited {} itself",
+                 waited for it; it waited {} itself, and had no core for {}",
                 show_share(waited_share),
                 show_share(own_share),
+                show_share(queued_share),
             );
             let next = "compare its core and its share of the work with the others'; clearstream mpi plan -- LAUNCHER shows \
                         where each rank runs";

@@ -45,8 +45,8 @@ fn compile(scratch: &Scratch, turns: u32) {
     assert!(compiled.status.success(), "{compiled:?}");
 }
 
-/// `clearstream mpi OPTION FILE -- mpirun` of the job with three ranks.
-fn job(scratch: &Scratch, option: &str, file: &str) -> Command {
+/// `clearstream mpi OPTION FILE -- mpirun` of three ranks of the job, each started by `starter`.
+fn job(scratch: &Scratch, option: &str, file: &str, starter: &[&str]) -> Command {
     let test = std::env::current_exe().expect("a test has a path");
     let library = test.parent().expect("and a folder").join("libclearstream_fi.so");
     let launcher = ["--", "mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", "3"];
@@ -57,6 +57,7 @@ fn job(scratch: &Scratch, option: &str, file: &str) -> Command {
         .arg(option)
         .arg(scratch.path().join(file))
         .args(launcher)
+        .args(starter)
         .arg(scratch.path().join("job"))
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
@@ -72,7 +73,7 @@ fn live_names_the_slow_rank_while_the_job_runs_and_ends_with_it() {
     let folder = scratch.path().join("live");
     std::fs::create_dir(&folder).expect("made");
     let mut running =
-        job(&scratch, "--live", "live").stderr(Stdio::null()).spawn().expect("it runs");
+        job(&scratch, "--live", "live", &[]).stderr(Stdio::null()).spawn().expect("it runs");
     let shown = Command::new(PROGRAM)
         .args(["--json", "live", "--interval", "200ms", "--messages"])
         .arg(&folder)
@@ -95,22 +96,42 @@ fn live_names_the_slow_rank_while_the_job_runs_and_ends_with_it() {
     assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0, "all have ended");
 }
 
+/// What `explain` says of the report.
+fn explain(scratch: &Scratch, options: &[&str]) -> String {
+    let mut command = Command::new(PROGRAM);
+    command.args(options).arg("explain").arg(scratch.path().join("report"));
+    let told = command.output().expect("the program runs");
+    assert!(told.status.success(), "{told:?}");
+    String::from_utf8(told.stdout).expect("text")
+}
+
+fn explain_json(scratch: &Scratch) -> Value {
+    serde_json::from_str(&explain(scratch, &["--json"])).expect("JSON")
+}
+
+#[test]
+fn more_ranks_than_cores_are_no_slow_rank() {
+    let scratch = Scratch::new("mpi-cores").expect("a folder");
+    compile(&scratch, 40);
+    let one_core = ["taskset", "-c", "0"];
+    let ran = job(&scratch, "--report", "report", &one_core).output().expect("the program runs");
+    assert!(ran.status.success(), "{ran:?}");
+    let told = explain_json(&scratch);
+    assert_eq!(told["limit"]["code"], "cores", "{told:#}");
+    // Two of the three poll, and share the core.
+    let queued_share = told["limit"]["queued_share"].as_f64();
+    assert!(queued_share.is_some_and(|share| (0.3..0.9).contains(&share)), "{told:#}");
+}
+
 #[test]
 fn the_rank_that_the_others_wait_for_is_named() {
     let scratch = Scratch::new("mpi-slow").expect("a folder");
     let file = |name: &str| scratch.path().join(name);
     compile(&scratch, 40);
-    let ran = job(&scratch, "--report", "report").output().expect("the program runs");
+    let ran = job(&scratch, "--report", "report", &[]).output().expect("the program runs");
     assert!(ran.status.success(), "{ran:?}");
 
-    let explain = |options: &[&str]| {
-        let mut command = Command::new(PROGRAM);
-        command.args(options).arg("explain").arg(file("report"));
-        let told = command.output().expect("the program runs");
-        assert!(told.status.success(), "{told:?}");
-        String::from_utf8(told.stdout).expect("text")
-    };
-    let told: Value = serde_json::from_str(&explain(&["--json"])).expect("JSON");
+    let told = explain_json(&scratch);
     let limit = &told["limit"];
     assert_eq!(
         (limit["code"].as_str(), limit["index"].as_u64()),
@@ -118,7 +139,7 @@ fn the_rank_that_the_others_wait_for_is_named() {
         "{told:#}"
     );
     assert_eq!(told["ranks"].as_array().map(Vec::len), Some(3));
-    let text = explain(&[]);
+    let text = explain(&scratch, &[]);
     assert!(text.contains("Verdict  rank 1 holds the others up"), "{text}");
 
     let mut torn = std::fs::read_to_string(file("report")).expect("text");

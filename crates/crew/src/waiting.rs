@@ -20,6 +20,8 @@ pub struct RankMessages {
     pub ran_ns: u64,
     /// Of these, spent in polls one after the other: the program waited for messages.
     pub polled_ns: u64,
+    /// For so long its program was ready to run and had no core, as far as its first thread tells.
+    pub queued_ns: u64,
     /// Packets sent, over UDP and through memory.
     pub sent_pkts: u64,
     /// Of these, through memory.
@@ -73,6 +75,7 @@ impl RankMessages {
             address: self.address.clone(),
             ran_ns: more(|rank| rank.ran_ns),
             polled_ns: more(|rank| rank.polled_ns),
+            queued_ns: more(|rank| rank.queued_ns),
             sent_pkts: more(|rank| rank.sent_pkts),
             memory_pkts: more(|rank| rank.memory_pkts),
             received_pkts: more(|rank| rank.received_pkts),
@@ -91,6 +94,12 @@ impl RankMessages {
         share(self.polled_ns, self.ran_ns)
     }
 
+    /// Share of its time that it was ready to run and had no core, 0 to 1.
+    #[must_use]
+    pub fn queued_share(&self) -> f64 {
+        share(self.queued_ns, self.ran_ns)
+    }
+
     /// Share of its packets that were sent or requested again, 0 to 1.
     #[must_use]
     pub fn repeated_share(&self) -> f64 {
@@ -102,6 +111,11 @@ impl RankMessages {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "code", rename_all = "kebab-case")]
 pub enum MessagesLimit {
+    /// The ranks have no cores to run on: who waits for whom then says little.
+    Cores {
+        /// Share of their time that the ranks were ready to run and had no core, the median.
+        queued_share: f64,
+    },
     /// Packets are lost, and wait for being sent again.
     Loss {
         /// Share of packets that were sent or requested again.
@@ -115,6 +129,8 @@ pub enum MessagesLimit {
         waited_share: f64,
         /// Share of its time that it waited itself.
         own_share: f64,
+        /// Share of its time that it was ready to run and had no core.
+        queued_share: f64,
     },
     /// All wait for each other: messages take most of the time.
     Messages {
@@ -130,6 +146,8 @@ pub enum MessagesLimit {
     },
 }
 
+/// Share of the time from which the ranks lack cores.
+const CORES_MIN: f64 = 0.2;
 /// Share of packets from which repeating them is what to look at first: each costs a round trip or a timeout.
 const LOSS_MIN: f64 = 0.01;
 /// Share of duplicates among what was repeated above which answers were late, not lost.
@@ -148,6 +166,10 @@ const WAITING_MIN: f64 = 0.5;
 pub fn judge_messages(ranks: &[RankMessages]) -> Option<MessagesLimit> {
     if ranks.is_empty() {
         return None;
+    }
+    let queued_share = median(ranks.iter().map(RankMessages::queued_share).collect());
+    if queued_share >= CORES_MIN {
+        return Some(MessagesLimit::Cores { queued_share });
     }
     let sum = |of: fn(&RankMessages) -> u64| ranks.iter().map(of).fold(0, u64::saturating_add);
     let repeated = sum(|rank| rank.resent_pkts.saturating_add(rank.reasked_pkts));
@@ -190,9 +212,9 @@ fn slow_rank(ranks: &[RankMessages]) -> Option<MessagesLimit> {
     let held_up = held_up_by(index, &waits, &own);
     let others = held_up.into_iter().enumerate().filter(|(other, _)| *other != index);
     let waited_share = median(others.map(|(_, share)| share).collect());
-    let own_share = own[index];
+    let (own_share, queued_share) = (own[index], ranks[index].queued_share());
     (waited_share >= SLOW_MIN && own_share <= SLOW_OWN_MAX * waited_share)
-        .then_some(MessagesLimit::SlowRank { index, waited_share, own_share })
+        .then_some(MessagesLimit::SlowRank { index, waited_share, own_share, queued_share })
 }
 
 /// Of each rank's time, the share that it waited for rank `index`, or for one that did.
@@ -266,7 +288,7 @@ mod tests {
             }
         }
         let limit = judge_messages(&job).expect("reports");
-        let MessagesLimit::SlowRank { index: 2, waited_share, own_share: 0.05 } = limit else {
+        let MessagesLimit::SlowRank { index: 2, waited_share, own_share: 0.05, .. } = limit else {
             panic!("{limit:?}");
         };
         // 600 of the 780 charged are its own, and most of the rest waited for it.
@@ -311,6 +333,17 @@ mod tests {
     }
 
     #[test]
+    fn ranks_without_cores_are_judged_by_nothing_else() {
+        let mut job = ranks([100, 900, 100, 900]);
+        for rank in &mut job {
+            (rank.queued_ns, rank.resent_pkts) = (450, 100);
+        }
+        job[0].queued_ns = 0;
+        let limit = judge_messages(&job).expect("reports");
+        assert_eq!(limit, MessagesLimit::Cores { queued_share: 0.45 });
+    }
+
+    #[test]
     fn losses_come_first_and_late_answers_are_none() {
         let mut job = ranks([900; 4]);
         for rank in &mut job {
@@ -332,6 +365,7 @@ mod tests {
         assert_eq!(judge_messages(&[]), None);
         let absurd = RankMessages {
             polled_ns: u64::MAX,
+            queued_ns: u64::MAX,
             sent_pkts: u64::MAX,
             resent_pkts: u64::MAX,
             reasked_pkts: u64::MAX,

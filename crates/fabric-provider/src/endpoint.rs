@@ -176,7 +176,7 @@ impl Endpoint {
             quiet_polls: 0,
             is_udp_busy: false,
             overdue_polls: 0,
-            waits: (live.is_some() || endings::report_file().is_some()).then(Waits::default),
+            waits: (live.is_some() || endings::report_file().is_some()).then(Waits::begin),
             live,
             _presence: presence,
             probes: Probes::default(),

@@ -122,6 +122,7 @@ impl Endpoint {
             ("pid", u64::from(std::process::id())),
             ("ran_ns", self.now_ns()),
             ("polled_ns", waits.polled_ns()),
+            ("queued_ns", waits.queued_ns()),
             ("peers", u64::from(self.machine.peers_count())),
             ("sent_pkts", counters.sent_pkts),
             ("received_pkts", counters.received_pkts),

@@ -10,6 +10,8 @@ const CHARGE_NS: u64 = 100_000;
 /// What is known of the waiting so far.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
+    /// What [`queued_ns`] was when the endpoint began.
+    queued_before_ns: u64,
     /// Polls with little between them, in sum.
     polled_ns: u64,
     uncharged_ns: u64,
@@ -20,6 +22,17 @@ pub(super) struct Waits {
 }
 
 impl Waits {
+    /// From now on.
+    pub(super) fn begin() -> Self {
+        Self { queued_before_ns: queued_ns(), ..Self::default() }
+    }
+
+    /// For how long the program's first thread, which calls MPI in most, was ready to run and had no core. 0 where
+    /// the kernel does not tell (no `CONFIG_SCHED_INFO`).
+    pub(super) fn queued_ns(&self) -> u64 {
+        queued_ns().saturating_sub(self.queued_before_ns)
+    }
+
     /// Records a poll.
     pub(super) fn poll(&mut self, now_ns: u64, machine: &Machine) {
         let gap_ns = now_ns.saturating_sub(self.last_ns);
@@ -50,6 +63,10 @@ impl Waits {
         let all = (0..).zip(&self.by_peer);
         all.filter(|(_, waited_ns)| **waited_ns > 0).map(|(peer, ns)| (PeerId(peer), *ns))
     }
+}
+
+fn queued_ns() -> u64 {
+    sys::thread::schedstat(std::process::id().cast_signed()).map_or(0, |stat| stat.wait_ns)
 }
 
 #[cfg(test)]
