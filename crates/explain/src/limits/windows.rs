@@ -61,7 +61,11 @@ impl Autotuned {
     /// Rate that a fully grown window allows over the round-trip time, bit/s.
     pub(super) fn ceiling(&self, seen: &Observed<'_>) -> Option<f64> {
         let most = self.most_bytes(seen)? * seen.streams();
-        self.buffer.allows_bits_per_s(most, seen.window_rtt_s()?, seen.host(self.end))
+        let usual = self.buffer.window_share(seen.host(self.end));
+        // Since Linux 6.6 the share follows the segments that arrive: what the connection had tells more.
+        let had = seen.window.filter(|_| self.buffer == Buffer::Receive);
+        let had = had.and_then(|window| window.advertised_share());
+        window_ceiling(most * had.map_or(usual, |had| had.max(usual)), seen.window_rtt_s()?)
     }
 
     /// The change that lets buffers grow to what the path needs; `None` if they already may, or if the
