@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use messaging::{
-    Channel, ClaimId, Config, Machine, OperationError, PeerId, Receive, Send, SendMode,
+    Channel, ClaimId, Config, Machine, OperationError, Path, PeerId, Receive, Send, SendMode,
 };
 
 use crate::abi;
@@ -25,6 +25,7 @@ use crate::interfaces;
 use crate::local::Local;
 use crate::name::Name;
 use crate::operations::{Operation, Operations};
+use crate::port::{self, Port};
 use crate::presence::{Presence, Probes};
 use crate::queue::{Ended, Error};
 use crate::transport::Udp;
@@ -90,6 +91,8 @@ pub(crate) struct Endpoint {
     machine: Machine,
     udp: Udp,
     local: Local,
+    /// On a packet switch, where one is asked for.
+    port: Option<Port>,
     /// Polls since a datagram came.
     quiet_polls: u32,
     /// The last poll that looked for datagrams found some.
@@ -146,10 +149,18 @@ impl Endpoint {
     /// An endpoint at a free port, with room for so many peers at least.
     pub(crate) fn open(binding: Binding, peers_count: usize) -> Result<Self, Number> {
         let place = interfaces::choose().map_err(|_line| libc::ENODEV)?;
+        // Who asks for a port wants no other way.
+        let no_port = |line: String| {
+            interfaces::complain(&line);
+            libc::ENODEV
+        };
+        let wish = port::Wish::asked().map_err(no_port)?;
         let number = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
         let (udp, presence) = sockets(&place).map_err(number)?;
         let at = udp.local_address().map_err(number)?;
-        let name = Name::new(at, random()?, random()?);
+        let network = wish.as_ref().map(|wish| wish.network);
+        let name = Name::new(at, network, random()?, random()?);
+        let port = wish.map(|wish| Port::open(&wish, &name)).transpose().map_err(no_port)?;
         let peers_max = (2 * peers_count as u32).clamp(1024, 1 << 20);
         let config = Config {
             packet_bytes_max: place.packet_bytes_max(),
@@ -173,6 +184,7 @@ impl Endpoint {
             machine,
             udp,
             local: Local::open(&name),
+            port,
             quiet_polls: 0,
             is_udp_busy: false,
             overdue_polls: 0,
@@ -204,6 +216,10 @@ impl Endpoint {
         }
         self.peers[at_index] = Some(peer);
         self.names[at_index] = Some(*name);
+        if let Some(port) = self.port.as_ref().filter(|port| port.reaches(&name.address)) {
+            let packet_bytes_max = port.packet_bytes_max();
+            self.machine.set_path(peer, Path { packet_bytes_max, is_direct: false });
+        }
         self.local.introduce(peer, &name.address, &mut self.machine);
         if self.addresses.len() <= peer_index {
             self.addresses.resize(peer_index + 1, abi::ADDR_UNSPEC);

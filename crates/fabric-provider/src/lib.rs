@@ -28,6 +28,7 @@ mod local;
 pub mod name;
 mod objects;
 mod operations;
+mod port;
 mod presence;
 mod queue;
 mod transport;

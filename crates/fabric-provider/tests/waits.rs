@@ -5,6 +5,8 @@
 mod jobs;
 #[path = "waits/memory.rs"]
 mod memory;
+#[path = "waits/ports.rs"]
+mod ports;
 #[path = "waits/scene.rs"]
 mod scene;
 #[path = "waits/strangers.rs"]

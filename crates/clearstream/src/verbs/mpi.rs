@@ -28,9 +28,11 @@ const OPEN_MPI: [(&str, &str); 3] = [
 /// Open MPI parameters that select a transport; if given on the command line, they take precedence.
 const CHOICES: [&str; 4] = ["pml", "mtl", "mtl_ofi_provider_include", "mtl_ofi_provider_exclude"];
 /// Environment variables that the ranks need on every host.
-const FORWARDED: [&str; 5] = [
+const FORWARDED: [&str; 7] = [
     "FI_PROVIDER_PATH",
     INTERFACE_VARIABLE,
+    PORT_VARIABLE,
+    "CLEARSTREAM_SWITCH",
     "FI_CLEARSTREAM_REPORT",
     LIVE_VARIABLE,
     SHARED_MEMORY_VARIABLE,
@@ -39,6 +41,8 @@ const FORWARDED: [&str; 5] = [
 const LIVE_VARIABLE: &str = "FI_CLEARSTREAM_LIVE";
 /// Tells the provider which interface or address of the host endpoints use.
 const INTERFACE_VARIABLE: &str = "FI_CLEARSTREAM_IFACE";
+/// Tells the provider which packet switch, and which network of switches, endpoints have a port on.
+const PORT_VARIABLE: &str = "FI_CLEARSTREAM_PORT";
 /// Tells the provider how ranks of one host exchange messages.
 const SHARED_MEMORY_VARIABLE: &str = "FI_CLEARSTREAM_SHM";
 
@@ -83,6 +87,7 @@ impl SharedMemory {
     clearstream mpi plan -- mpirun -n 4 ./job\n  \
     clearstream mpi --interface eth1 -- mpirun --hostfile hosts ./job\n  \
     clearstream mpi --shared-memory off -- mpirun -n 4 ./job\n  \
+    clearstream mpi --port vale0@rack7 -- mpirun --hostfile hosts ./job\n  \
     clearstream mpi --report counters.json -- mpirun -n 2 ./job\n  \
     clearstream mpi --live job -- mpirun -n 4 ./job      beside it: clearstream live --messages job\n\n\
     The launcher must be Open MPI's, 4 or 5, with its libfabric component (Debian's has it). The\n\
@@ -124,6 +129,11 @@ struct TransportArgs {
     /// route].
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
+    /// Exchange messages as Ethernet frames over a port of this packet switch, which each host runs. Ranks whose
+    /// switches are joined by links or devices name the same NETWORK; without it only those of one switch are
+    /// reached so, and all others by UDP. A rank without the switch fails.
+    #[arg(long, value_name = "SWITCH[@NETWORK]")]
+    port: Option<String>,
     /// How ranks of one host exchange messages [default: direct]. Ranks that cannot share memory use UDP
     /// and say why.
     #[arg(long, value_name = "HOW", value_enum)]
@@ -158,6 +168,9 @@ fn start(args: &MpiArgs) -> VerbResult {
     if let Some(interface) = &args.transport.interface {
         command.env(INTERFACE_VARIABLE, interface);
     }
+    if let Some(port) = &args.transport.port {
+        command.env(PORT_VARIABLE, port);
+    }
     if let Some(report) = &args.report {
         command.env("FI_CLEARSTREAM_REPORT", std::path::absolute(report)?);
     }
@@ -176,6 +189,10 @@ fn start(args: &MpiArgs) -> VerbResult {
         command.args(["-x", name]);
     }
     writeln!(crate::out::stderr(), "clearstream: {}", shared_memory.line()).ok();
+    if let Some(port) = &args.transport.port {
+        let line = "ranks of its network are reached by its frames, where not through memory";
+        writeln!(crate::out::stderr(), "clearstream: port on {port}: {line}").ok();
+    }
     Ok(not_run(launcher, &command.args(arguments).exec()))
 }
 

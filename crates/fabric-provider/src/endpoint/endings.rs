@@ -134,6 +134,7 @@ impl Endpoint {
             ("forged_pkts", counters.forged_pkts),
             ("sends", self.udp.sends_count),
             ("receives", self.udp.receives_count),
+            ("port_pkts", self.port.as_ref().map_or(0, |port| port.sends_count)),
             ("memory_peers", self.local.peers_count),
             ("memory_pkts", self.local.sends_count),
             ("direct_bytes", counters.direct_bytes),

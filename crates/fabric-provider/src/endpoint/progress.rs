@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use messaging::Payload;
 
 use super::{Endpoint, Queues};
+use crate::interfaces;
 use crate::name::socket_address;
+use crate::port::{Gone, Port};
 
 /// How long a closed endpoint waits for its last messages to be received.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -36,6 +38,7 @@ impl Endpoint {
         }
         let is_overdue = self.machine.poll_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
         let mut has_received = self.local.receive(now_ns, &mut self.machine, &mut self.buffers);
+        has_received |= self.receive_frames(now_ns);
         let mut may_have_more = has_received;
         if self.is_udps_turn() || is_overdue {
             let datagrams = self.receive_datagrams(now_ns);
@@ -65,9 +68,26 @@ impl Endpoint {
     /// takes a system call, only at some.
     fn is_udps_turn(&mut self) -> bool {
         self.quiet_polls = self.quiet_polls.wrapping_add(1);
-        !self.local.has_links()
+        !(self.local.has_links() || self.port.is_some())
             || self.quiet_polls < POLLS_AFTER_DATAGRAM
             || self.quiet_polls.is_multiple_of(POLLS_A_DATAGRAM)
+    }
+
+    fn receive_frames(&mut self, now_ns: u64) -> bool {
+        let Some(port) = &mut self.port else { return false };
+        let outcome = port.receive(now_ns, &mut self.machine, &mut self.buffers);
+        outcome.unwrap_or_else(|gone| {
+            self.leave_port(gone);
+            false
+        })
+    }
+
+    /// From now on what went through the port goes by UDP.
+    fn leave_port(&mut self, _gone: Gone) {
+        if let Some(mut port) = self.port.take() {
+            port.release(&mut self.machine);
+            interfaces::complain("the packet switch has ended; messages go over UDP from now on");
+        }
     }
 
     fn receive_datagrams(&mut self, now_ns: u64) -> Received {
@@ -117,6 +137,14 @@ impl Endpoint {
                     if let Some(peer) = peer.filter(|_| is_full) {
                         self.machine.hold(peer);
                     }
+                } else if let Some(port) =
+                    self.port.as_mut().filter(|port| port.reaches(&address))
+                {
+                    match port.push(peer, &address, [header, payload]) {
+                        Ok(false) => {}
+                        Ok(true) => port.hold(&mut self.machine),
+                        Err(gone) => self.leave_port(gone),
+                    }
                 } else if let Some(to) = socket_address(&address) {
                     self.udp.push(peer, to, header, payload);
                 }
@@ -125,6 +153,9 @@ impl Endpoint {
             self.machine.handle_packet(now_ns, &packet, &mut self.buffers);
         }
         self.udp.flush();
+        if let Some(Err(gone)) = self.port.as_mut().map(Port::flush) {
+            self.leave_port(gone);
+        }
     }
 
     /// Waits until the peers have received what was sent to them, for a bounded time, and tells them

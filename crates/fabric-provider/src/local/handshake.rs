@@ -235,7 +235,7 @@ mod tests {
 
     fn name(port: u16) -> Name {
         let unique = crate::endpoint::random().unwrap();
-        Name::new(std::net::SocketAddr::from(([127, 0, 0, 1], port)), unique, [9; 16])
+        Name::new(std::net::SocketAddr::from(([127, 0, 0, 1], port)), None, unique, [9; 16])
     }
 
     fn at_once(error: LinkError) -> String {
