@@ -10,7 +10,7 @@ use std::path::Path;
 use messaging::{Address, Machine, PeerId, wire};
 use packet_switch::attachment::Shape;
 use packet_switch::client::{Attached, Connection, default_socket};
-use packet_switch::name::{Name as SwitchName, PortName};
+use packet_switch::{Name as SwitchName, PortName};
 
 use crate::buffers::Buffers;
 use crate::name::{self, Name};
@@ -145,6 +145,11 @@ impl Port {
     /// Whether an endpoint with this address is reached through the port.
     pub(crate) fn reaches(&self, address: &Address) -> bool {
         name::network(address) == Some(self.network)
+    }
+
+    /// Whether packets to anybody have gone through it.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.is_used_for.is_empty()
     }
 
     /// Most bytes of a packet.

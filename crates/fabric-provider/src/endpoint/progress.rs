@@ -68,7 +68,8 @@ impl Endpoint {
     /// takes a system call, only at some.
     fn is_udps_turn(&mut self) -> bool {
         self.quiet_polls = self.quiet_polls.wrapping_add(1);
-        !(self.local.has_links() || self.port.is_some())
+        let has_rings = self.local.has_links() || self.port.as_ref().is_some_and(Port::is_used);
+        !has_rings
             || self.quiet_polls < POLLS_AFTER_DATAGRAM
             || self.quiet_polls.is_multiple_of(POLLS_A_DATAGRAM)
     }
