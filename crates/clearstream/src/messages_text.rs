@@ -29,7 +29,15 @@ pub(crate) fn table(out: &mut String, ranks: &[RankMessages]) -> std::fmt::Resul
     writeln!(
         out,
         "{:<12} {:<12} {:>7} {:>7}  {:<18} {:>8} {:>8} {:>8} {:>10}",
-        "", "host", "no core", "waited", "longest for", "packets", "repeated", "memory", "unexpected"
+        "",
+        "host",
+        "no core",
+        "waited",
+        "longest for",
+        "packets",
+        "repeated",
+        "memory",
+        "unexpected"
     )?;
     for rank in ranks.iter().take(SHOWN_MAX) {
         let memory = rank.memory_pkts as f64 / rank.sent_pkts.max(1) as f64;

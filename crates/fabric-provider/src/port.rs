@@ -82,9 +82,9 @@ fn boot_id() -> String {
 
 /// FNV-1a, 32 bits; 0 is no network.
 fn number_of(bytes: &[u8]) -> NonZeroU32 {
-    let hash = bytes.iter().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
-    });
+    let hash = bytes
+        .iter()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
     NonZeroU32::new(hash).unwrap_or(NonZeroU32::MAX)
 }
 
@@ -121,11 +121,9 @@ impl Port {
         let mut connection = Connection::open(&default_socket()).map_err(|error| said(&error))?;
         let own = name::hardware_address(&name.address);
         let number = own.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let port: SwitchName =
-            format!("mpi-{number}").parse().map_err(|error| said(&error))?;
+        let port: SwitchName = format!("mpi-{number}").parse().map_err(|error| said(&error))?;
         let port = PortName { switch: wish.switch.clone(), port };
-        let rings =
-            connection.attach_port_as(&port, SHAPE).map_err(|error| said(&error))?;
+        let rings = connection.attach_port_as(&port, SHAPE).map_err(|error| said(&error))?;
         Ok(Self {
             connection,
             rings,
@@ -250,7 +248,8 @@ impl Port {
             // Copied once: the memory may change at any time.
             let Some(length) = receiver.copy(slot, &mut self.frame) else { continue };
             let frame = &self.frame[..length.min(self.frame.len())];
-            if let Some(packet) = packet_in(frame, &self.own).filter(|_| !is_rest && !self.goes_on) {
+            if let Some(packet) = packet_in(frame, &self.own).filter(|_| !is_rest && !self.goes_on)
+            {
                 machine.handle_packet(now_ns, packet, buffers);
             }
         }
@@ -318,8 +317,9 @@ mod tests {
         let mut packet = vec![0xc1, 12];
         packet.resize(40, 0);
         packet[38] = 40;
-        let frame =
-            |to: &[u8; 6], kind: [u8; 2]| [&to[..], &[2, 9, 9, 9, 9, 9], &kind, &packet[..]].concat();
+        let frame = |to: &[u8; 6], kind: [u8; 2]| {
+            [&to[..], &[2, 9, 9, 9, 9, 9], &kind, &packet[..]].concat()
+        };
         let mut padded = frame(&own, ETHER_TYPE);
         assert_eq!(packet_in(&padded, &own), Some(&packet[..]));
         padded.resize(FRAME_BYTES_MIN, 0);

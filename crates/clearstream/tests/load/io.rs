@@ -1,14 +1,12 @@
 //! Data: the tables, what is verified, stonewalls, JSON, locks.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Folder, job, reference, rows, run, told, words};
+use super::{Folder, job, reference, rows, run};
 use crate::PROGRAM;
 
 #[test]
@@ -18,7 +16,7 @@ fn one_parser_reads_the_tables_of_both_programs() {
         format!("io --threads 2 -a POSIX -F -i 2 -b 4m -t 1m -C -g -e -o {}", folder.at("f"));
     let (code, ours, err) = run(&line);
     assert_eq!(code, Some(0), "{err}");
-    let recorded = include_str!("../../file-load/tests/data/ior.txt");
+    let recorded = include_str!("../../../file-load/tests/data/ior.txt");
     for text in [ours.as_str(), recorded] {
         let rows = rows(text);
         let order: Vec<&str> = rows.iter().map(|(access, _)| access.as_str()).collect();
@@ -154,7 +152,7 @@ fn iors_json_is_valid_and_ours_is_a_results_document() {
     assert_eq!(outcome.round_trips.as_ref().map(|times| times.count), Some(8));
     let (code, out, _) = run(&format!("io --threads 2 {options} -O summaryFormat=CSV"));
     assert_eq!(code, Some(0));
-    let recorded = include_str!("../../file-load/tests/data/ior.csv");
+    let recorded = include_str!("../../../file-load/tests/data/ior.csv");
     assert_eq!(out.lines().next(), recorded.lines().next());
     assert!(out.lines().skip(1).all(|line| line.split(',').count() == 12), "{out}");
 }

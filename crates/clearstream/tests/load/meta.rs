@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::{Folder, job, rates, reference, run};
+use crate::PROGRAM;
 
 #[test]
 fn every_phase_of_mdtest_runs_and_leaves_nothing() {
@@ -118,7 +119,7 @@ fn calls_that_fail_are_counted_and_end_with_code_3() {
 fn what_mdtest_created_is_read_and_removed_and_the_other_way_round() {
     let Some(mdtest) = reference("mdtest") else {
         // What mdtest 4.1.0+dev printed is read as ours is.
-        let recorded = rates(include_str!("../../file-load/tests/data/mdtest.txt"));
+        let recorded = rates(include_str!("../../../file-load/tests/data/mdtest.txt"));
         assert!(
             recorded.len() == 10 && recorded.iter().all(|(_, rate)| *rate > 0.0),
             "{recorded:?}"

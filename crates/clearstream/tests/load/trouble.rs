@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sys::private::Scratch;
 use testkit::root::is_root;
 
-use super::{Folder, MPIRUN, job, mpirun, rates, rows, run, told, words};
+use super::{Folder, job, mpirun, rates, rows, run, told, words};
 use crate::PROGRAM;
 
 #[test]

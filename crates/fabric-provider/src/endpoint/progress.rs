@@ -138,8 +138,7 @@ impl Endpoint {
                     if let Some(peer) = peer.filter(|_| is_full) {
                         self.machine.hold(peer);
                     }
-                } else if let Some(port) =
-                    self.port.as_mut().filter(|port| port.reaches(&address))
+                } else if let Some(port) = self.port.as_mut().filter(|port| port.reaches(&address))
                 {
                     match port.push(peer, &address, [header, payload]) {
                         Ok(false) => {}

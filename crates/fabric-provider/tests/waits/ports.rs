@@ -59,14 +59,15 @@ fn ranks_of_two_switches_are_one_network_over_a_link_that_loses_frames() {
     let ran = run(&scratch, &mut command);
     check(&ran, 2);
     assert_eq!(ran.counters("sends"), [0, 0], "no datagram was sent: {:?}", ran.report);
-    let again: u64 = ["resent_pkts", "reasked_pkts"].map(|name| ran.counters(name)).concat().iter().sum();
+    let repeated = ["resent_pkts", "reasked_pkts"].map(|name| ran.counters(name)).concat();
+    let again: u64 = repeated.iter().sum();
     assert!(again > 0, "frames were lost, and sent again: {:?}", ran.report);
 }
 
 #[test]
 fn ranks_without_the_switch_that_is_asked_for_fail_and_say_so() {
-    let scratch = Scratch::new("provider-no-switch").expect("a folder");
     for (switch, line) in [("vale0", "no switch at"), ("vale 0", "is not a name")] {
+        let scratch = Scratch::new("provider-no-switch").expect("a folder");
         let mut command = mpirun(&scratch, 2);
         command
             .args(["-x", "CLEARSTREAM_SWITCH", "-x", VARIABLE])
