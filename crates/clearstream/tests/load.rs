@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use sys::private::Scratch;
 
@@ -27,7 +28,10 @@ impl Folder {
     fn new(name: &str) -> Self {
         let memory = Path::new("/dev/shm");
         let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let path = base.join(format!("clearstream-load-{name}-{}", std::process::id()));
+        // Two tests may want the same name at once.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = base.join(format!("clearstream-load-{name}-{}-{number}", std::process::id()));
         fs::create_dir(&path).expect("a directory of our own");
         Self(path)
     }
