@@ -395,8 +395,13 @@ fn several_idle(results: &Results, judged: &Run<'_>) -> (Option<f64>, Option<f64
     (idle_of(judged.sender), idle_of(opposite(judged.sender)))
 }
 
-/// The UDP test in the same direction, of several settings the one that delivered most.
-pub(crate) fn udp_test(results: &Results, judged: &Run<'_>) -> Option<UdpSeen> {
+/// The UDP test in the same direction by the medians of its repeats.
+fn udp_test(results: &Results, judged: &Run<'_>) -> Option<UdpSeen> {
+    UdpSeen::median(&udp_repeats(results, judged))
+}
+
+/// The repeats of the UDP test in the same direction, of several settings the one that delivered most.
+pub(crate) fn udp_repeats(results: &Results, judged: &Run<'_>) -> Vec<UdpSeen> {
     let points = results.points.iter().filter(|point| point.experiment == "udp");
     let mut settings: Vec<(&Point, Vec<UdpSeen>)> = Vec::new();
     for point in points {
@@ -406,8 +411,12 @@ pub(crate) fn udp_test(results: &Results, judged: &Run<'_>) -> Option<UdpSeen> {
             None => settings.push((point, vec![seen])),
         }
     }
-    let medians = settings.iter().filter_map(|(_, repeats)| UdpSeen::median(repeats));
-    medians.max_by(|a, b| a.delivered_bits_per_s.total_cmp(&b.delivered_bits_per_s))
+    let delivered = |repeats: &[UdpSeen]| Some(UdpSeen::median(repeats)?.delivered_bits_per_s);
+    let told = settings
+        .into_iter()
+        .filter_map(|(_, repeats)| Some((delivered(&repeats)?, repeats)));
+    let most = told.max_by(|a, b| a.0.total_cmp(&b.0));
+    most.map_or_else(Vec::new, |(_, repeats)| repeats)
 }
 
 impl UdpSeen {

@@ -64,6 +64,8 @@ pub struct Symptom {
 pub struct SymptomEstimate {
     /// Median over the repeats.
     pub median: f64,
+    /// Sum over the repeats, by which rare events count.
+    pub sum: f64,
     /// Repeats that measured it, at least 1.
     pub repeats_count: u32,
     /// How far the repeats differ; absent with one repeat.
@@ -238,6 +240,7 @@ fn estimate(unit: SymptomUnit, values: &[f64], samples: &[f64]) -> Option<Sympto
     });
     Some(SymptomEstimate {
         median,
+        sum: values.iter().sum(),
         repeats_count: count(values.len()),
         // Squares of absurd figures are infinite.
         spread: spread.filter(|spread| spread.deviation.is_finite()),

@@ -6,7 +6,7 @@ use super::definition::{Definition, Row, SymptomUnit as Unit, row};
 use super::tested::Seen;
 use super::{Symptom, deviation, names};
 use crate::numbers::{positive, ratio, share};
-use crate::observed::{Acknowledgements, several_rates, udp_test};
+use crate::observed::{Acknowledgements, UdpSeen, several_rates, udp_repeats};
 use crate::wanted::{idle_rtt_s, line};
 
 /// Read in each repeat of the judged TCP test.
@@ -16,7 +16,7 @@ pub(super) static EACH: &[Row] = &[
     })
     .sampled(|seen| seen.interval_rates()),
     row(
-        "throughput-growth",
+        names::GROWTH,
         Unit::Ratio,
         "bytes per interval",
         "throughput of the last third of a single stream over that of its first third",
@@ -122,8 +122,59 @@ pub(super) const UDP_GAIN: Definition = Definition::new(
     names::UDP_GAIN,
     Unit::Ratio,
     "bytes read at the receiver",
-    "median rate delivered by UDP in the same direction over the judged throughput",
+    "rate delivered by UDP in the same direction over the judged throughput",
 );
+
+/// A symptom of the UDP test in the direction of the judged one.
+pub(super) struct UdpRow {
+    pub(super) definition: Definition,
+    read: fn(&UdpSeen) -> Option<f64>,
+}
+
+const fn udp(
+    name: &'static str,
+    unit: Unit,
+    source: &'static str,
+    about: &'static str,
+    read: fn(&UdpSeen) -> Option<f64>,
+) -> UdpRow {
+    UdpRow { definition: Definition::new(name, unit, source, about), read }
+}
+
+/// Read in each repeat of that test; of several rates, the one at which most was delivered.
+pub(super) static UDP: &[UdpRow] = &[
+    udp(names::UDP_SENT, Unit::BitsPerS, "bytes written at the sender", "rate sent by that UDP", |one| {
+        Some(one.sent_bits_per_s)
+    }),
+    udp(
+        names::UDP_DELIVERED,
+        Unit::BitsPerS,
+        "bytes read at the receiver",
+        "rate delivered by that UDP",
+        |one| Some(one.delivered_bits_per_s),
+    ),
+    udp(
+        names::UDP_LOST,
+        Unit::Share,
+        "sequence numbers",
+        "its datagrams lost, of those lost or received, less those that the receiver's host is known to have lost",
+        |one| Some(one.lost_share),
+    ),
+    udp(
+        names::UDP_LOST_ON_PATH,
+        Unit::Share,
+        "sequence numbers, SO_RXQ_OVFL",
+        "the same; absent where the receiver does not tell what it lost itself",
+        |one| one.located.then_some(one.lost_share),
+    ),
+    udp(
+        names::UDP_LATE,
+        Unit::Share,
+        "sequence numbers",
+        "its datagrams received after a later one, of those sent",
+        |one| Some(one.reordered_share),
+    ),
+];
 
 /// Read once from the whole document.
 pub(super) const WHOLE: [Definition; 6] =
@@ -143,8 +194,9 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
         }
         _ => Vec::new(),
     };
-    let udp = seen.first().and_then(|one| udp_test(results, &one.run));
-    let udp_gain = udp.zip(rate).and_then(|(udp, rate)| ratio(udp.delivered_bits_per_s, rate));
+    let udp = seen.first().map_or_else(Vec::new, |one| udp_repeats(results, &one.run));
+    let udp_gains: Vec<f64> =
+        udp.iter().filter_map(|udp| ratio(udp.delivered_bits_per_s, rate?)).collect();
     let once = |definition: &Definition, value: Option<f64>| {
         definition.symptom(recorder, value.as_slice(), &[])
     };
@@ -155,9 +207,13 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
         once(&PATH_MTU, mtu),
         STREAMS_GAIN.symptom(recorder, &gains, &[]),
         once(&STREAMS, several.map(|(count, _)| f64::from(count))),
-        once(&UDP_GAIN, udp_gain),
+        UDP_GAIN.symptom(recorder, &udp_gains, &[]),
     ];
-    EACH.iter().map(|row| row.symptom(seen)).chain(whole).collect()
+    let of_udp = UDP.iter().map(|row| {
+        let values: Vec<f64> = udp.iter().filter_map(row.read).collect();
+        row.definition.symptom(recorder, &values, &[])
+    });
+    EACH.iter().map(|row| row.symptom(seen)).chain(whole).chain(of_udp).collect()
 }
 
 fn loaded<'a>(seen: &'a Seen<'_>) -> Option<&'a LatencySummary> {

@@ -19,10 +19,9 @@ impl Shown {
         self.find(|group| group.section == Section::Sender, name)
     }
 
-    /// Events at the sending end in all repeats together, which are rare: their median times the number of repeats.
+    /// Events at the sending end in all repeats together, because they are rare.
     pub(crate) fn sender_events(&self, name: &str) -> Option<f64> {
-        let counted = self.estimate(|group| group.section == Section::Sender, name)?;
-        Some(counted.median * f64::from(counted.repeats_count))
+        Some(self.estimate(|group| group.section == Section::Sender, name)?.sum)
     }
 
     /// A symptom of the connection at the receiving end.
@@ -41,12 +40,21 @@ impl Shown {
         self.find(|group| is_host(group.section) && group.end == Some(end), name)
     }
 
-    /// Time in which the busiest thread of one end ran or waited for its core, 0 to 1; where no thread was seen, that in
-    /// which the process ran.
+    /// Time in which the busiest thread of one end ran, 0 to 1; where no thread was seen, that in which the process ran.
+    pub(crate) fn thread_ran(&self, end: End) -> Option<f64> {
+        let ran = self.host(end, names::THREAD_RUN);
+        ran.or_else(|| Some(self.host(end, names::PROCESS_CORES)?.min(1.0)))
+    }
+
+    /// Time in which the busiest thread of one end was ready while another had its core, 0 to 1; 0 where that is not
+    /// known.
+    pub(crate) fn thread_waited(&self, end: End) -> f64 {
+        self.host(end, names::THREAD_WAIT).unwrap_or(0.0)
+    }
+
+    /// Time in which the busiest thread of one end ran or waited for its core, 0 to 1.
     pub(crate) fn thread_busy(&self, end: End) -> Option<f64> {
-        let ran =
-            self.host(end, names::THREAD_RUN).or_else(|| self.host(end, names::PROCESS_CORES))?;
-        Some((ran + self.host(end, names::THREAD_WAIT).unwrap_or(0.0)).min(1.0))
+        Some((self.thread_ran(end)? + self.thread_waited(end)).min(1.0))
     }
 
     fn find(&self, of: impl Fn(&SymptomGroup) -> bool, name: &str) -> Option<f64> {
