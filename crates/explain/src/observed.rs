@@ -4,6 +4,7 @@ mod acknowledgements;
 mod flow;
 mod host;
 mod run;
+mod setup;
 mod windows;
 
 use std::cell::OnceCell;
@@ -25,6 +26,7 @@ use crate::numbers::{middle, positive, ratio, share};
 use crate::symptoms::{Shown, names};
 use crate::thresholds::{Fit, Fitted, signs};
 use crate::wanted::{Wanted, idle_rtt_s};
+use setup::Setup;
 
 /// Name of the experiment whose test is judged.
 const JUDGED: &str = "single-stream";
@@ -36,6 +38,7 @@ pub(crate) struct Observed<'a> {
     pub(crate) spec: &'a TestSpec,
     pub(crate) goodput: Estimate,
     pub(crate) flow: Flow,
+    pub(crate) setup: Setup,
     pub(crate) sender: HostView<'a>,
     pub(crate) receiver: HostView<'a>,
     /// Round trip of the path without the test's load, seconds: the lowest observed.
@@ -103,6 +106,7 @@ impl<'a> Observed<'a> {
             receiver: HostView::of(results, spec, run, opposite(run.sender)),
             base_rtt_s: lower(idle_rtt_s(results), flow.rtt_min_s).or(flow.rtt_s),
             flow: within_the_queue(flow, sender.send_queue_bytes),
+            setup: Setup::of(run),
             window: run.outcome.window_use(spec, run.direction.direction),
             wanted: None,
             several: several(results, run),

@@ -114,7 +114,7 @@ impl Mechanism for CongestionControl {
         }
         experiments.extend(more_streams(self.limit(), seen, headroom));
         if let Some(to) = another(seen) {
-            let from = seen.flow.congestion_control.clone().unwrap_or_default();
+            let from = seen.setup.congestion_control.clone().unwrap_or_default();
             let most = headroom
                 .unwrap_or(rate * predictions::ANOTHER_CONTROL)
                 .max(rate * predictions::ANOTHER_CONTROL_EXPECTED);
@@ -143,7 +143,7 @@ impl Mechanism for CongestionControl {
             let end = end_name(seen.sender.end);
             let text =
                 format!("at the {end} end: sysctl -w net.ipv4.tcp_congestion_control={name}");
-            let from = seen.flow.congestion_control.clone().unwrap_or_default();
+            let from = seen.setup.congestion_control.clone().unwrap_or_default();
             lines.push(Advice::of(Change::CongestionControl { from, to: name }, text));
         }
         if seen.sender.interface().is_some_and(|i| i.route_metrics.contains_key("cwnd")) {
@@ -187,7 +187,7 @@ fn law(seen: &Observed<'_>) -> Option<f64> {
 /// Another algorithm that the sender has: BBR, or CUBIC if BBR is in use.
 fn another(seen: &Observed<'_>) -> Option<String> {
     let names = seen.sysctl(seen.sender.end, "net.ipv4.tcp_available_congestion_control")?;
-    let current = seen.flow.congestion_control.as_deref()?;
+    let current = seen.setup.congestion_control.as_deref()?;
     ["bbr", "cubic"]
         .into_iter()
         .find(|name| *name != current && names.split_whitespace().any(|offered| offered == *name))
@@ -196,7 +196,7 @@ fn another(seen: &Observed<'_>) -> Option<String> {
 
 fn evidence(seen: &Observed<'_>, rising: f64) -> Vec<String> {
     let mut lines = Vec::new();
-    let name = seen.flow.congestion_control.as_deref().unwrap_or("congestion control");
+    let name = seen.setup.congestion_control.as_deref().unwrap_or("congestion control");
     if let (Some(window), Some(rtt_s), Some(law)) =
         (seen.flow.congestion_window_bytes, seen.flow.rtt_s, law(seen))
     {

@@ -59,7 +59,7 @@ impl Mechanism for Loss {
                 1.0 - path::LAW_ABOVE.of(above).max(path::LAW_BELOW.of(below))
             }
             // Without SACK most retransmissions are needless, so their share says little of the losses.
-            None if seen.flow.is_sack_negotiated == Some(false) => {
+            None if seen.setup.is_sack_negotiated == Some(false) => {
                 path::LOSS_WITHOUT_SACK * path::LOSS_UNANSWERED.of(share)
             }
             None => path::LOSS_UNANSWERED.of(share),

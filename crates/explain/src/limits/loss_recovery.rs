@@ -138,10 +138,6 @@ fn refusing(seen: &Observed<'_>) -> Vec<End> {
     ends(seen).into_iter().filter(is_off).collect()
 }
 
-fn uses_bbr(seen: &Observed<'_>) -> bool {
-    seen.flow.congestion_control.as_deref().is_some_and(|name| name.starts_with("bbr"))
-}
-
 /// What one repair per round trip allows.
 #[derive(Debug, Clone, Copy)]
 struct Law {
@@ -155,8 +151,8 @@ struct Law {
 
 /// The law for this connection; `None` unless it repairs one loss per round trip.
 fn law(seen: &Observed<'_>) -> Option<Law> {
-    let applies = seen.flow.is_sack_negotiated == Some(false)
-        && uses_bbr(seen)
+    let applies = seen.setup.is_sack_negotiated == Some(false)
+        && seen.setup.is_bbr()
         && seen.flow.retransmits_count.is_some_and(|count| count >= signs::RETRANSMITS_MIN);
     let again = positive(seen.flow.retransmit_share.filter(|_| applies)?)?;
     // A receiver that does not tell where datagrams were lost may have lost them itself.
@@ -214,13 +210,13 @@ fn evidence(seen: &Observed<'_>, law: Option<Law>) -> Vec<String> {
 }
 
 fn against(seen: &Observed<'_>, law: Option<Law>) -> String {
-    match seen.flow.is_sack_negotiated {
+    match seen.setup.is_sack_negotiated {
         None => return "whether SACK was negotiated was not recorded".to_owned(),
         Some(true) => return "SACK was negotiated".to_owned(),
         Some(false) => {}
     }
-    if !uses_bbr(seen) {
-        let name = seen.flow.congestion_control.as_deref();
+    if !seen.setup.is_bbr() {
+        let name = seen.setup.congestion_control.as_deref();
         return format!(
             "no SACK, but {} leaves few round trips with two losses",
             name.unwrap_or("a congestion control that was not recorded")

@@ -15,7 +15,7 @@ const USUAL_ALGORITHM: &str = "cubic";
 
 /// The sender's congestion control: what its kernel reports or, if nobody reports that, what the test asked of it.
 pub(super) fn algorithm<'s>(seen: &'s Observed<'_>) -> Option<&'s str> {
-    seen.flow.congestion_control.as_deref().or(seen.spec.congestion_control.as_deref())
+    seen.setup.congestion_control.as_deref().or(seen.spec.congestion_control.as_deref())
 }
 
 /// Throughput at which the algorithm in use settles for a share of lost segments, bit/s; `None` for BBR,

@@ -116,7 +116,7 @@ impl Mechanism for ReceiveWindow {
                 "ask for no window (leave out --window): the kernel then tunes it".to_owned(),
             );
         }
-        if seen.flow.is_window_scaled == Some(false) {
+        if seen.setup.is_window_scaled == Some(false) {
             lines.push(
                 "switch window scaling on at both ends: sysctl -w net.ipv4.tcp_window_scaling=1"
                     .to_owned(),
@@ -229,7 +229,7 @@ fn why(seen: &Observed<'_>) -> Vec<String> {
             show_byte_size(asked)
         ));
     }
-    let unscaled = seen.flow.is_window_scaled == Some(false);
+    let unscaled = seen.setup.is_window_scaled == Some(false);
     let off = [seen.sender.end, seen.receiver.end].into_iter().find(|end| {
         seen.sysctl(*end, "net.ipv4.tcp_window_scaling").is_some_and(|value| value.trim() == "0")
     });

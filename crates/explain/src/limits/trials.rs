@@ -34,7 +34,7 @@ pub(super) fn with_bbr(
     seen: &Observed<'_>,
     headroom: Option<f64>,
 ) -> Option<Experiment> {
-    let from = seen.flow.congestion_control.clone().unwrap_or_default();
+    let from = seen.setup.congestion_control.clone().unwrap_or_default();
     let rate = seen.rate();
     let most =
         headroom.unwrap_or(rate * predictions::BBR_EXPECTED).max(rate * predictions::BBR_LEAST);

@@ -34,7 +34,6 @@ pub(crate) struct Flow {
     pub(crate) mss_bytes: Option<f64>,
     /// The same or, if the sender reports none, the receiver's.
     pub(crate) segment_bytes: Option<f64>,
-    pub(crate) congestion_control: Option<String>,
     /// `SO_MAX_PACING_RATE`, summed over all streams.
     pub(crate) pacing_max_bits_per_s: Option<f64>,
     /// Segments delivered with an ECN congestion mark.
@@ -45,10 +44,6 @@ pub(crate) struct Flow {
     pub(crate) needless_count: Option<f64>,
     /// Packets that arrived out of order, as the receiver counts them.
     pub(crate) out_of_order_count: Option<f64>,
-    /// Whether a window scale was negotiated; `None` if the sender's kernel did not report its options.
-    pub(crate) is_window_scaled: Option<bool>,
-    /// Whether both ends agreed on selective acknowledgements; `None` if that was not reported.
-    pub(crate) is_sack_negotiated: Option<bool>,
 }
 
 impl Flow {
@@ -85,14 +80,6 @@ impl Flow {
             reordered_count: Run::gained_count(&run.senders, |tcp| tcp.reordered_count),
             needless_count: Run::gained_count(&run.senders, |tcp| tcp.needless_retransmits_count),
             out_of_order_count: Run::gained_count(&run.receivers, |tcp| tcp.out_of_order_count),
-            is_window_scaled: tcp
-                // A kernel that reports its segment count also reports the options.
-                .filter(|tcp| tcp.segments_out_count.is_some())
-                .map(|tcp| tcp.window_scale_shifts.is_some()),
-            is_sack_negotiated: tcp.and_then(|tcp| tcp.sack_negotiated),
-            congestion_control: tcp
-                .map(|tcp| tcp.congestion_control.clone())
-                .filter(|name| !name.is_empty()),
         }
     }
 

@@ -54,7 +54,9 @@ impl Observed<'_> {
 
     /// Throughput times round trip over the bytes in the send queue, 0 to 1; `None` unless BBR paces.
     pub(crate) fn paced_of_queue(&self) -> Option<f64> {
-        self.flow.congestion_control.as_ref().filter(|name| name.starts_with("bbr"))?;
+        if !self.setup.is_bbr() {
+            return None;
+        }
         share(self.rate() * self.flow.rtt_s? / 8.0, self.sender.send_queue_bytes?)
     }
 
