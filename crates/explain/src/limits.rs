@@ -296,7 +296,7 @@ mod tests {
     /// Modules of limits that read figures of the judged test from `Observed`, not as symptoms. One that reads symptoms
     /// alone leaves the list; none may come to it. What a module quotes of a host's own account (which core, which
     /// group, which queue) is no figure here.
-    const READ_FIGURES: [&str; 12] = [
+    const READ_FIGURES: [&str; 11] = [
         "congestion_control",
         "cores",
         "drops",
@@ -307,7 +307,6 @@ mod tests {
         "scheduler",
         "segments",
         "send_buffer",
-        "shaper",
         "signals",
     ];
 
