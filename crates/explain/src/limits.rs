@@ -296,7 +296,7 @@ mod tests {
     /// Modules of limits that read figures of the judged test from `Observed`, not as symptoms. One that reads symptoms
     /// alone leaves the list; none may come to it. What a module quotes of a host's own account (which core, which
     /// group, which queue) is no figure here.
-    const READ_FIGURES: [&str; 10] = [
+    const READ_FIGURES: [&str; 9] = [
         "congestion_control",
         "cores",
         "loss",
@@ -304,7 +304,6 @@ mod tests {
         "receive_window",
         "return_path",
         "scheduler",
-        "segments",
         "send_buffer",
         "signals",
     ];
