@@ -296,9 +296,8 @@ mod tests {
     /// Modules of limits that read figures of the judged test from `Observed`, not as symptoms. One that reads symptoms
     /// alone leaves the list; none may come to it. What a module quotes of a host's own account (which core, which
     /// group, which queue) is no figure here.
-    const READ_FIGURES: [&str; 8] = [
+    const READ_FIGURES: [&str; 7] = [
         "congestion_control",
-        "cores",
         "loss",
         "loss_recovery",
         "receive_window",
