@@ -24,6 +24,11 @@ impl Shown {
         Some(self.estimate(|group| group.section == Section::Sender, name)?.sum)
     }
 
+    /// The same at the receiving end.
+    pub(crate) fn receiver_events(&self, name: &str) -> Option<f64> {
+        Some(self.estimate(|group| group.section == Section::Receiver, name)?.sum)
+    }
+
     /// A symptom of the connection at the receiving end.
     pub(crate) fn receiver(&self, name: &str) -> Option<f64> {
         self.find(|group| group.section == Section::Receiver, name)
