@@ -15,16 +15,15 @@ impl Observed<'_> {
         if self.refuted.contains(&Limit::ReceiveWindow) {
             return 0.0;
         }
-        let counted = self.flow.receive_window_share.unwrap_or(0.0);
-        let caught = self
-            .flow
-            .receive_window_share
-            .map_or(signs::HELD_UNCOUNTED, |counted| signs::HELD_COUNTED.of(counted));
+        let counted = self.shown().sender(names::WINDOW_LIMITED);
+        let caught =
+            counted.map_or(signs::HELD_UNCOUNTED, |counted| signs::HELD_COUNTED.of(counted));
         let room_left = signs::FILLED_CWND.not(self.flow.window_use().unwrap_or(0.0));
         // Full cores answer late, and what waits for them fills the window too.
         let filled = self.fit[Fitted::FilledWindow].of(self.receive_window_use())
             * (1.0 - self.hosts_full());
         counted
+            .unwrap_or(0.0)
             .max(signs::FILLED_MOST * filled.max(self.follows_asked_window()) * room_left * caught)
     }
 
@@ -71,7 +70,7 @@ impl Observed<'_> {
         if self.refuted.contains(&Limit::SendBuffer) {
             return 0.0;
         }
-        let counted = self.flow.send_buffer_share.unwrap_or(0.0);
+        let counted = self.shown().sender(names::BUFFER_LIMITED).unwrap_or(0.0);
         let queued = self.sender.send_queue_bytes.unwrap_or(0.0);
         let sent = share(self.flow.in_flight_bytes.unwrap_or(0.0), queued).unwrap_or(0.0);
         let filled = self.sender.send_buffer_bytes.and_then(|buffer| share(queued, buffer));
