@@ -296,11 +296,10 @@ mod tests {
     /// Modules of limits that read figures of the judged test from `Observed`, not as symptoms. One that reads symptoms
     /// alone leaves the list; none may come to it. What a module quotes of a host's own account (which core, which
     /// group, which queue) is no figure here.
-    const READ_FIGURES: [&str; 4] = [
+    const READ_FIGURES: [&str; 3] = [
         "congestion_control",
         "loss",
         "loss_recovery",
-        "receive_window",
     ];
 
     #[test]
