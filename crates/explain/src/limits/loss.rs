@@ -15,6 +15,7 @@ use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{fine_percent, percent};
 use crate::observed::{Observed, end_name};
+use crate::symptoms::names;
 use crate::thresholds::{Fitted, path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
@@ -47,8 +48,9 @@ impl Mechanism for Loss {
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
-        let count = seen.flow.retransmits_count.unwrap_or(0.0);
-        let share = seen.flow.retransmit_share.unwrap_or(0.0);
+        let of_sender = |name: &str| seen.shown().sender(name);
+        let count = seen.shown().sender_events(names::RETRANSMITTED).unwrap_or(0.0);
+        let share = of_sender(names::RETRANSMIT_SHARE).unwrap_or(0.0);
         let (response, by_events) = answer(seen);
         let answers = match response {
             Some(response) => {
@@ -67,7 +69,7 @@ impl Mechanism for Loss {
         let enough = if count >= signs::RETRANSMITS_MIN { 1.0 } else { 0.0 };
         let overflow = overflow(seen);
         // A sender that tells no more than its retransmissions may be held back by what nobody saw.
-        let shown = if seen.flow.congestion_window_bytes.is_some() { 1.0 } else { signs::INDIRECT };
+        let shown = if of_sender(names::CWND).is_some() { 1.0 } else { signs::INDIRECT };
         let weighed = Weighing::most(shown)
             .by(enough, "too few retransmissions for a rate of them")
             .by(answers, "the congestion control's law for these losses is not what was measured")
@@ -109,7 +111,7 @@ impl Mechanism for Loss {
         let rate = seen.rate();
         let mut experiments = Vec::new();
         experiments.extend(with_bbr(self.limit(), seen, headroom));
-        let share = seen.flow.retransmit_share.unwrap_or(0.0);
+        let share = seen.shown().sender(names::RETRANSMIT_SHARE).unwrap_or(0.0);
         let offered = rate * predictions::UDP_HALF_RATE;
         experiments.push(Experiment {
             limit: self.limit(),
@@ -182,8 +184,8 @@ fn nowhere_else(seen: &Observed<'_>) -> Option<String> {
 /// The law's rates for the losses, each counted, and for the bursts in which they came. The window shrinks once per
 /// burst: the truth lies between the two.
 fn answer(seen: &Observed<'_>) -> (Option<f64>, Option<f64>) {
-    let by_share = |share: Option<f64>| share.and_then(|share| law(seen, share));
-    (by_share(seen.flow.retransmit_share), by_share(seen.flow.loss_event_share))
+    let by_share = |name: &str| law(seen, seen.shown().sender(name)?);
+    (by_share(names::RETRANSMIT_SHARE), by_share(names::LOSS_EVENT_SHARE))
 }
 
 /// The larger of the two.
@@ -194,8 +196,9 @@ fn most(response: Option<f64>, by_events: Option<f64>) -> Option<f64> {
 fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) -> Vec<String> {
     let mut lines = Vec::new();
     let name = algorithm(seen).unwrap_or("the congestion control (taken to be CUBIC)");
-    if let Some(count) = seen.flow.retransmits_count {
-        let share = seen.flow.retransmit_share.filter(|share| *share > 0.0);
+    let of_sender = |name: &str| seen.shown().sender(name);
+    if let Some(count) = seen.shown().sender_events(names::RETRANSMITTED) {
+        let share = of_sender(names::RETRANSMIT_SHARE).filter(|share| *share > 0.0);
         let share = share.map_or_else(String::new, |share| format!(", {}", fine_percent(share)));
         let mut line = format!("{} retransmissions{share}", show_count(count));
         if let Some(response) = response {
@@ -212,7 +215,7 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
         lines.push(line);
     }
     lines.extend(nowhere_else(seen));
-    if let (Some(window), Some(rtt_s)) = (seen.flow.congestion_window_bytes, seen.flow.rtt_s) {
+    if let (Some(window), Some(rtt_s)) = (of_sender(names::CWND), of_sender(names::RTT)) {
         lines.push(format!(
             "congestion window {} at {}",
             show_byte_size(saturating_u64(window)),
@@ -220,12 +223,10 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
         ));
     }
     lines.extend(several_words(seen));
-    if let Some(udp) = seen.udp.filter(|udp| udp.lost_share > 0.0) {
-        lines.push(format!(
-            "UDP at {} lost {} too",
-            show_bit_rate(udp.sent_bits_per_s),
-            show_share(udp.lost_share)
-        ));
+    let of_path = |name: &str| seen.shown().path(name);
+    let udp = of_path(names::UDP_SENT).zip(of_path(names::UDP_LOST));
+    if let Some((sent, lost)) = udp.filter(|(_, lost)| *lost > 0.0) {
+        lines.push(format!("UDP at {} lost {} too", show_bit_rate(sent), show_share(lost)));
     }
     lines
 }
@@ -241,12 +242,12 @@ fn in_bursts(each: f64, by_events: Option<f64>) -> String {
 }
 
 fn against(seen: &Observed<'_>, count: f64, overflow: f64) -> String {
-    let share = seen.flow.retransmit_share.filter(|share| *share > 0.0);
+    let share = seen.shown().sender(names::RETRANSMIT_SHARE).filter(|share| *share > 0.0);
     let share = share.map_or_else(String::new, |share| format!(" ({})", fine_percent(share)));
     let lost = format!("{} retransmissions{share}", show_count(count));
     if count < signs::RETRANSMITS_MIN {
         return match saturating_u64(count) {
-            0 if seen.flow.retransmits_count.is_none() => {
+            0 if seen.shown().sender_events(names::RETRANSMITTED).is_none() => {
                 "the sender does not report retransmissions".to_owned()
             }
             0 => "no retransmissions".to_owned(),
