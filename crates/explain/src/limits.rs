@@ -296,9 +296,8 @@ mod tests {
     /// Modules of limits that read figures of the judged test from `Observed`, not as symptoms. One that reads symptoms
     /// alone leaves the list; none may come to it. What a module quotes of a host's own account (which core, which
     /// group, which queue) is no figure here.
-    const READ_FIGURES: [&str; 2] = [
+    const READ_FIGURES: [&str; 1] = [
         "congestion_control",
-        "loss_recovery",
     ];
 
     #[test]

@@ -11,6 +11,7 @@ use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{fine_percent, percent, positive};
 use crate::observed::{Observed, end_name, opposite};
+use crate::symptoms::names;
 use crate::thresholds::{path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
@@ -149,17 +150,28 @@ struct Law {
     is_of_losses: bool,
 }
 
+/// Segments retransmitted in all repeats.
+fn retransmits_count(seen: &Observed<'_>) -> Option<f64> {
+    seen.shown().sender_events(names::RETRANSMITTED)
+}
+
+/// Segments retransmitted, of those sent, 0 to 1.
+fn retransmit_share(seen: &Observed<'_>) -> Option<f64> {
+    seen.shown().sender(names::RETRANSMIT_SHARE)
+}
+
 /// The law for this connection; `None` unless it repairs one loss per round trip.
 fn law(seen: &Observed<'_>) -> Option<Law> {
     let applies = seen.setup.is_sack_negotiated == Some(false)
         && seen.setup.is_bbr()
-        && seen.flow.retransmits_count.is_some_and(|count| count >= signs::RETRANSMITS_MIN);
-    let again = positive(seen.flow.retransmit_share.filter(|_| applies)?)?;
+        && retransmits_count(seen).is_some_and(|count| count >= signs::RETRANSMITS_MIN);
+    let again = retransmit_share(seen).filter(|_| applies).and_then(positive)?;
     // A receiver that does not tell where datagrams were lost may have lost them itself.
-    let udp = seen.udp.filter(|udp| udp.located);
-    let by_udp = udp.and_then(|udp| positive(udp.lost_share)).filter(|lost| *lost <= again);
+    let by_udp = seen.shown().path(names::UDP_LOST_ON_PATH).and_then(positive);
+    let by_udp = by_udp.filter(|lost| *lost <= again);
     let lost_share = by_udp.unwrap_or(again);
-    let (mss_bytes, rtt_s) = (seen.flow.mss_bytes?, seen.base_rtt_s?);
+    let mss_bytes = seen.shown().sender(names::SEGMENT_PAYLOAD)?;
+    let rtt_s = seen.base_rtt_s?;
     let bits_per_s = positive(mss_bytes * 8.0 / (rtt_s * lost_share) * seen.streams())?;
     Some(Law { lost_share, bits_per_s, is_of_losses: by_udp.is_some() })
 }
@@ -197,9 +209,8 @@ fn evidence(seen: &Observed<'_>, law: Option<Law>) -> Vec<String> {
         );
     }
     let mut lines = vec![first, origin(seen)];
-    if let Some(again) =
-        seen.flow.retransmit_share.filter(|_| law.is_some_and(|law| law.is_of_losses))
-    {
+    let again = retransmit_share(seen).filter(|_| law.is_some_and(|law| law.is_of_losses));
+    if let Some(again) = again {
         lines.push(format!(
             "{} of the segments retransmitted, most needlessly",
             fine_percent(again)
@@ -225,7 +236,7 @@ fn against(seen: &Observed<'_>, law: Option<Law>) -> String {
     match law {
         None => format!(
             "no SACK, but only {} retransmissions",
-            show_count(seen.flow.retransmits_count.unwrap_or(0.0))
+            show_count(retransmits_count(seen).unwrap_or(0.0))
         ),
         Some(_) if seen.unexplained() < signs::LIKELY => format!(
             "no SACK, but windows, buffers or applications hold it back {} of the time",
