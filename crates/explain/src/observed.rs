@@ -46,10 +46,8 @@ pub(crate) struct Observed<'a> {
     /// The same test over several streams: their number, and their total throughput in bit/s.
     pub(crate) several: Option<(u32, Estimate)>,
     pub(crate) udp: Option<UdpSeen>,
-    /// Idle share, 0 to 1, of the sender's and of the receiver's cores in the test over several streams.
-    several_idle: (Option<f64>, Option<f64>),
     /// The windows of the judged test, if the sender reports them.
-    pub(crate) window: Option<WindowUse>,
+    window: Option<WindowUse>,
     /// The rate to size windows and buffers for; set once the limits are weighed.
     pub(crate) wanted: Option<Wanted>,
     /// The thresholds that recorded cases set.
@@ -110,7 +108,6 @@ impl<'a> Observed<'a> {
             window: run.outcome.window_use(spec, run.direction.direction),
             wanted: None,
             several: several(results, run),
-            several_idle: several_idle(results, run),
             fit,
             refuted: Vec::new(),
             udp: udp_test(results, run),
@@ -293,9 +290,11 @@ impl<'a> Observed<'a> {
     }
 
     /// Mean idle share, 0 to 1, of an end's cores in the test over several streams.
-    pub(crate) fn several_idle(&self, host: &HostView<'_>) -> Option<f64> {
-        let (sender, receiver) = self.several_idle;
-        if host.end == self.sender.end { sender } else { receiver }
+    pub(crate) fn idle_with_several(&self, host: &HostView<'_>) -> Option<f64> {
+        let is_sender = host.end == self.sender.end;
+        let name =
+            if is_sender { names::SENDER_IDLE_SEVERAL } else { names::RECEIVER_IDLE_SEVERAL };
+        self.shown().path(name)
     }
 
     /// Confidence, 0 to 1, that an end has no idle core left: in the judged test or, if that leaves a
@@ -303,7 +302,7 @@ impl<'a> Observed<'a> {
     pub(crate) fn exhausted(&self, host: &HostView<'_>) -> f64 {
         let now = host.mean_idle.map_or(0.0, |idle| signs::EXHAUSTED_IDLE.not(idle));
         let asked_for_more =
-            self.several_idle(host).zip(host.mean_idle).map_or(0.0, |(several, idle)| {
+            self.idle_with_several(host).zip(host.mean_idle).map_or(0.0, |(several, idle)| {
                 let in_vain =
                     self.streams_gain().map_or(0.0, |gain| signs::STREAMS_IN_VAIN.not(gain));
                 in_vain
@@ -380,23 +379,17 @@ pub(crate) fn several_rates(results: &Results, judged: &Run<'_>) -> Option<(u32,
     Some((most.1, most.2))
 }
 
-/// Idle share of the sender's and of the receiver's cores in tests over several streams: medians.
-fn several_idle(results: &Results, judged: &Run<'_>) -> (Option<f64>, Option<f64>) {
-    let runs: Vec<Run<'_>> = results
-        .points
-        .iter()
-        .filter(|point| point.experiment == "multi-stream")
+/// Mean idle share of an end's cores in each test over several streams in the same direction, 0 to 1.
+pub(crate) fn idle_with_several(results: &Results, judged: &Run<'_>, end: End) -> Vec<f64> {
+    let several = results.points.iter().filter(|point| point.experiment == "multi-stream");
+    let runs = several
         .filter_map(Run::of)
-        .filter(|run| run.direction.direction == judged.direction.direction)
-        .collect();
-    let idle_of = |end: End| {
-        let of_run = |run: &Run<'_>| {
-            let cores = &run.report(end)?.cores;
-            share(cores.iter().map(|core| core.idle).sum(), cores.len() as f64)
-        };
-        middle(runs.iter().filter_map(of_run))
+        .filter(|run| run.direction.direction == judged.direction.direction);
+    let of_run = |run: Run<'_>| {
+        let cores = &run.report(end)?.cores;
+        share(cores.iter().map(|core| core.idle).sum(), cores.len() as f64)
     };
-    (idle_of(judged.sender), idle_of(opposite(judged.sender)))
+    runs.filter_map(of_run).collect()
 }
 
 /// The UDP test in the same direction by the medians of its repeats.

@@ -155,7 +155,7 @@ fn opinion(
             if seen.one_machine { " (both ends and the emulated path share them)" } else { "" };
         evidence.push(format!("all cores together are {} idle{machine}", percent(idle)));
         let streams = seen.shown().path(names::STREAMS);
-        if let (Some(idle), Some(streams)) = (seen.several_idle(own), streams) {
+        if let (Some(idle), Some(streams)) = (seen.idle_with_several(own), streams) {
             evidence.push(format!("with {streams:.0} streams they are {} idle", percent(idle)));
         }
     }

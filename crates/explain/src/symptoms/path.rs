@@ -1,12 +1,14 @@
 //! Symptoms of the path between the hosts.
 
-use results::{LatencySummary, Results};
+use results::{End, LatencySummary, Results};
 
 use super::definition::{Definition, Row, SymptomUnit as Unit, row};
 use super::tested::Seen;
 use super::{Symptom, deviation, names};
 use crate::numbers::{positive, ratio, share};
-use crate::observed::{Acknowledgements, UdpSeen, several_rates, udp_repeats};
+use crate::observed::{
+    Acknowledgements, UdpSeen, idle_with_several, opposite, several_rates, udp_repeats,
+};
 use crate::wanted::{idle_rtt_s, line};
 
 /// Read in each repeat of the judged TCP test.
@@ -118,6 +120,18 @@ pub(super) const STREAMS: Definition = Definition::new(
     "the test's options",
     "number of streams in that comparison",
 );
+pub(super) const SENDER_IDLE_SEVERAL: Definition = Definition::new(
+    names::SENDER_IDLE_SEVERAL,
+    Unit::Share,
+    "/proc/stat",
+    "mean idle part of the sending host's cores with several streams",
+);
+pub(super) const RECEIVER_IDLE_SEVERAL: Definition = Definition::new(
+    names::RECEIVER_IDLE_SEVERAL,
+    Unit::Share,
+    "/proc/stat",
+    "the same of the receiving host's cores",
+);
 pub(super) const UDP_GAIN: Definition = Definition::new(
     names::UDP_GAIN,
     Unit::Ratio,
@@ -177,8 +191,16 @@ pub(super) static UDP: &[UdpRow] = &[
 ];
 
 /// Read once from the whole document.
-pub(super) const WHOLE: [Definition; 6] =
-    [IDLE_P50, IDLE_P99, PATH_MTU, STREAMS_GAIN, STREAMS, UDP_GAIN];
+pub(super) const WHOLE: [Definition; 8] = [
+    IDLE_P50,
+    IDLE_P99,
+    PATH_MTU,
+    STREAMS_GAIN,
+    STREAMS,
+    SENDER_IDLE_SEVERAL,
+    RECEIVER_IDLE_SEVERAL,
+    UDP_GAIN,
+];
 
 pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
     let recorder = results.recorder();
@@ -194,6 +216,11 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
         }
         _ => Vec::new(),
     };
+    let idle_of = |end: fn(End) -> End| {
+        seen.first().map_or_else(Vec::new, |one| {
+            idle_with_several(results, &one.run, end(one.run.sender))
+        })
+    };
     let udp = seen.first().map_or_else(Vec::new, |one| udp_repeats(results, &one.run));
     let udp_gains: Vec<f64> =
         udp.iter().filter_map(|udp| ratio(udp.delivered_bits_per_s, rate?)).collect();
@@ -207,6 +234,8 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
         once(&PATH_MTU, mtu),
         STREAMS_GAIN.symptom(recorder, &gains, &[]),
         once(&STREAMS, several.map(|(count, _)| f64::from(count))),
+        SENDER_IDLE_SEVERAL.symptom(recorder, &idle_of(|sender| sender), &[]),
+        RECEIVER_IDLE_SEVERAL.symptom(recorder, &idle_of(opposite), &[]),
         UDP_GAIN.symptom(recorder, &udp_gains, &[]),
     ];
     let of_udp = UDP.iter().map(|row| {
