@@ -57,7 +57,7 @@ pub(crate) use send_buffer::SendBuffer;
 pub(crate) use shaper::Shaper;
 pub(crate) use signals::{EcnMarks, Reordering};
 pub(crate) use steal::Steal;
-pub(crate) use windows::window_law_off;
+pub(crate) use windows::{congestion_window_use, window_law_off};
 
 use results::WindowSide;
 use units::{saturating_u64, show_bit_rate};
@@ -293,25 +293,23 @@ mod tests {
         }
     }
 
-    /// Modules of limits that read figures of the judged test from `Observed`, not as symptoms. One that reads symptoms
-    /// alone leaves the list; none may come to it. What a module quotes of a host's own account (which core, which
-    /// group, which queue) is no figure here.
-    const READ_FIGURES: [&str; 1] = [
-        "congestion_control",
-    ];
+    /// Modules that several limits share and that read figures of the judged test from `Observed`, not as symptoms. One
+    /// that reads symptoms alone leaves the list; none may come to it, and no limit's own module may. What a module
+    /// quotes of a host's own account (which core, which group, which queue) is no figure here.
+    const READ_FIGURES: [&str; 7] =
+        ["causes", "losses", "others", "packet_core", "plateau", "processor", "trials"];
 
     #[test]
-    fn limits_that_read_symptoms_read_no_other_figures() {
+    fn limits_read_symptoms_and_no_other_figures() {
         let figures = [
             ".flow.",
             "seen.udp",
             "seen.several",
-            "seen.window",
             ".wait_share",
             ".run_share",
             "receiver_fullness(",
         ];
-        let mut reading: Vec<String> = mechanisms()
+        let mut reading: Vec<String> = modules()
             .into_iter()
             .filter(|(_, code)| figures.iter().any(|figure| code.contains(figure)))
             .map(|(name, _)| name)

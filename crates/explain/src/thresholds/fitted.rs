@@ -7,7 +7,7 @@ use std::ops::Index;
 use results::{Limit, Results};
 
 use super::{Ramp, Shown};
-use crate::limits::{mistaken, udp_over_best, window_law_off};
+use crate::limits::{congestion_window_use, mistaken, udp_over_best, window_law_off};
 use crate::observed::Observed;
 use crate::symptoms::names;
 
@@ -248,7 +248,7 @@ static ROWS: [Row; COUNT] = [
         name: "used-cwnd",
         why: "data in flight over the congestion window",
         recorded: Ramp::new(0.638, 0.822),
-        figure: |seen| seen.flow.window_use(),
+        figure: congestion_window_use,
         low: Side { planted: OPEN_CWND, law: 0.5 },
         high: Side { planted: BY_CWND, law: 1.0 },
         part: Ramp::new(0.3, 0.7),
