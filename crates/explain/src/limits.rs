@@ -296,8 +296,7 @@ mod tests {
     /// Modules that several limits share and that read figures of the judged test from `Observed`, not as symptoms. One
     /// that reads symptoms alone leaves the list; none may come to it, and no limit's own module may. What a module
     /// quotes of a host's own account (which core, which group, which queue) is no figure here.
-    const READ_FIGURES: [&str; 7] =
-        ["causes", "losses", "others", "packet_core", "plateau", "processor", "trials"];
+    const READ_FIGURES: [&str; 3] = ["causes", "losses", "plateau"];
 
     #[test]
     fn limits_read_symptoms_and_no_other_figures() {

@@ -276,12 +276,6 @@ impl<'a> Observed<'a> {
         [names::WRITER_IDLE, names::BUSY].iter().any(|name| self.shown().sender(name).is_some())
     }
 
-    /// How full the receiver's socket is, 0 (the reader keeps up) to 1 (it does not): unread bytes over
-    /// the sum of unread bytes and free window. `None` if the receiver did not report it.
-    pub(crate) fn receiver_fullness(&self) -> Option<f64> {
-        receiver_fullness(&self.receiver, &self.flow, self.streams())
-    }
-
     /// Confidence, 0 to 1, that the hosts, not the path, are full: a thread never sleeps, or no core is idle.
     pub(crate) fn hosts_full(&self) -> f64 {
         let starved = |host: &HostView<'_>| host.starved().unwrap_or(0.0);
@@ -319,7 +313,8 @@ pub fn judged_test(results: &Results) -> Option<&TestSpec> {
     judged_points(results).first()?.spec()
 }
 
-/// How full a receiver's socket is; see [`Observed::receiver_fullness`].
+/// How full a receiver's socket is, 0 (the reader keeps up) to 1 (it does not): unread bytes over the sum of unread
+/// bytes and free window. `None` if the receiver did not report it.
 pub(crate) fn receiver_fullness(receiver: &HostView<'_>, flow: &Flow, streams: f64) -> Option<f64> {
     let unread = receiver.receive_queue_bytes? / streams;
     let free = receiver.advertised_window_bytes.or(flow.peer_window_bytes).or_else(|| {

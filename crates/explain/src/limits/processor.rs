@@ -13,7 +13,8 @@ fn sender_binds(seen: &Observed<'_>) -> f64 {
     let (own, other) = (&seen.sender, &seen.receiver);
     let by_buffer = seen.shown().sender(names::BUFFER_LIMITED).unwrap_or(0.0);
     let held_back = seen.receive_window_share().max(by_buffer);
-    let reader_is_slower = other.starved().unwrap_or(0.0) * seen.receiver_fullness().unwrap_or(0.0);
+    let fullness = seen.shown().receiver(names::SOCKET_FULLNESS).unwrap_or(0.0);
+    let reader_is_slower = other.starved().unwrap_or(0.0) * fullness;
     let full = own.starved().unwrap_or_else(|| hosts::CORE_WITHOUT_THREAD * core_full(own));
     full * (1.0 - hosts::HELD_BACK_SENDER * held_back)
         * (1.0 - hosts::SLOWER_END * reader_is_slower)
@@ -22,7 +23,7 @@ fn sender_binds(seen: &Observed<'_>) -> f64 {
 
 fn receiver_binds(seen: &Observed<'_>) -> f64 {
     let (own, other) = (&seen.receiver, &seen.sender);
-    let fullness = seen.receiver_fullness();
+    let fullness = seen.shown().receiver(names::SOCKET_FULLNESS);
     let full = own.starved().unwrap_or_else(|| {
         // Unread data and a full core, but it is unknown whose work fills the core.
         hosts::CORE_WITHOUT_THREAD

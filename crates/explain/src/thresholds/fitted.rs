@@ -258,7 +258,7 @@ static ROWS: [Row; COUNT] = [
         name: "slow-reader",
         why: "unread over unread and free bytes of the receiver's socket",
         recorded: Ramp::new(0.128, 0.292),
-        figure: |seen| seen.receiver_fullness(),
+        figure: |seen| seen.shown().receiver(names::SOCKET_FULLNESS),
         low: Side { planted: &[Limit::ReceiveWindow], law: 0.0 },
         high: Side { planted: &[Limit::ReceivingApplication], law: 1.0 },
         part: Ramp::new(0.35, 0.8),
