@@ -65,6 +65,7 @@ use units::{saturating_u64, show_bit_rate};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::observed::Observed;
+use crate::symptoms::names;
 use crate::thresholds::predictions;
 
 /// Streams of an experiment that splits the work: enough to tell a per-stream limit from one of the path.
@@ -104,9 +105,9 @@ fn several_streams(seen: &Observed<'_>) -> Change {
 
 /// What several streams carried, beside the judged test.
 fn several_words(seen: &Observed<'_>) -> Option<String> {
-    let (streams, several) = seen.several?;
-    let (gain, together) = (seen.streams_gain()?, show_bit_rate(several.median));
-    Some(format!("{streams} streams carry {together} together, {gain:.1} times as much"))
+    let (gain, together) = (seen.streams_gain()?, show_bit_rate(seen.together_bits_per_s()?));
+    let streams = seen.shown().path(names::STREAMS)?;
+    Some(format!("{streams:.0} streams carry {together} together, {gain:.1} times as much"))
 }
 
 /// An experiment that lifts only this limit; `gain` is the largest expected factor.
@@ -303,7 +304,6 @@ mod tests {
         let figures = [
             ".flow.",
             "seen.udp",
-            "seen.several",
             ".wait_share",
             ".run_share",
             "receiver_fullness(",

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use results::{
     End, Estimate, HostFacts, InterfaceFacts, Limit, Point, Results, TestSpec, WindowUse,
 };
-use units::show_seconds;
+use units::{saturating_u64, show_seconds};
 
 pub(crate) use acknowledgements::Acknowledgements;
 pub(crate) use flow::Flow;
@@ -43,8 +43,6 @@ pub(crate) struct Observed<'a> {
     pub(crate) receiver: HostView<'a>,
     /// Round trip of the path without the test's load, seconds: the lowest observed.
     pub(crate) base_rtt_s: Option<f64>,
-    /// The same test over several streams: their number, and their total throughput in bit/s.
-    pub(crate) several: Option<(u32, Estimate)>,
     pub(crate) udp: Option<UdpSeen>,
     /// The windows of the judged test, if the sender reports them.
     window: Option<WindowUse>,
@@ -107,7 +105,6 @@ impl<'a> Observed<'a> {
             setup: Setup::of(run),
             window: run.outcome.window_use(spec, run.direction.direction),
             wanted: None,
-            several: several(results, run),
             fit,
             refuted: Vec::new(),
             udp: udp_test(results, run),
@@ -227,12 +224,17 @@ impl<'a> Observed<'a> {
 
     /// Throughput of several streams over that of the judged test, as a factor.
     pub(crate) fn streams_gain(&self) -> Option<f64> {
-        ratio(self.several?.1.median, self.rate())
+        self.shown().path(names::STREAMS_GAIN).and_then(positive)
+    }
+
+    /// Throughput of several streams together, bit/s.
+    pub(crate) fn together_bits_per_s(&self) -> Option<f64> {
+        Some(self.streams_gain()? * self.rate())
     }
 
     /// The change to more streams, if the document shows that they carry no more.
     pub(crate) fn streams_in_vain(&self) -> Option<Change> {
-        let (to_count, _) = self.several?;
+        let to_count = u32::try_from(saturating_u64(self.shown().path(names::STREAMS)?)).ok()?;
         let from_count = self.spec.streams;
         let is_in_vain = self.streams_gain()? < 1.0 + signs::GAIN_MIN;
         is_in_vain.then_some(Change::MoreStreams { from_count, to_count })
@@ -345,12 +347,6 @@ pub(crate) fn judged_points(results: &Results) -> Vec<&Point> {
     let same =
         |point: &&Point| point.experiment == first.experiment && point.varied == first.varied;
     results.points.iter().filter(usable).filter(same).collect()
-}
-
-/// The highest total throughput over several streams in the same direction, with their number.
-fn several(results: &Results, judged: &Run<'_>) -> Option<(u32, Estimate)> {
-    let (count, rates) = several_rates(results, judged)?;
-    Some((count, Estimate::of(&rates)?))
 }
 
 /// The number of streams whose tests carried most in the same direction, and what each repeat carried, bit/s.

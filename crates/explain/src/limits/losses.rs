@@ -95,12 +95,12 @@ fn waits(seen: &Observed<'_>) -> f64 {
 /// Confidence, 0 to 1, that drops above one common rate, not random losses, keep a single stream down:
 /// several streams, and UDP sent faster than that, end at the same throughput, and UDP loses the excess.
 pub(super) fn common_ceiling(seen: &Observed<'_>) -> f64 {
-    let (Some((_, several)), Some(udp)) = (seen.several, seen.udp) else { return 0.0 };
+    let (Some(together), Some(udp)) = (seen.together_bits_per_s(), seen.udp) else { return 0.0 };
     let lost = seen.flow.retransmits_count.is_some_and(|count| count >= signs::RETRANSMITS_MIN);
     if !lost || !udp.located {
         return 0.0;
     }
-    let apart = (udp.delivered_bits_per_s / several.median).ln().abs();
+    let apart = (udp.delivered_bits_per_s / together).ln().abs();
     let again = seen.flow.retransmit_share.unwrap_or(0.0);
     // Random losses would take as large a share of UDP as of TCP.
     let beyond =
@@ -115,7 +115,7 @@ pub(super) fn common_ceiling(seen: &Observed<'_>) -> f64 {
     let beyond = beyond.max(too_fast * path::POLICED_UDP_LOST.of(udp.lost_share));
     let below_the_line = seen
         .line_goodput(seen.sender.end)
-        .map_or(1.0, |line| path::BELOW_THE_LINE.not(several.median / line));
+        .map_or(1.0, |line| path::BELOW_THE_LINE.not(together / line));
     path::ENDS_APART.not(apart)
         * beyond
         * below_the_line

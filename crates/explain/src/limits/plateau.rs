@@ -5,11 +5,12 @@ use units::{show_bit_rate, show_share};
 use crate::ceiling::{ETHERNET_WIRE_BYTES, goodput_ceiling};
 use crate::numbers::{at_least, fine_percent, positive};
 use crate::observed::{Observed, opposite};
+use crate::symptoms::names;
 use crate::thresholds::{Fitted, path, signs};
 
 /// Highest throughput of one stream or several, bit/s.
 pub(super) fn best(seen: &Observed<'_>) -> f64 {
-    seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()))
+    seen.together_bits_per_s().map_or(seen.rate(), |together| together.max(seen.rate()))
 }
 
 /// Confidence, 0 to 1, that throughput stands at a rate that nothing lifts.
@@ -60,10 +61,11 @@ fn udp_meets_it(seen: &Observed<'_>) -> Option<f64> {
 
 pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
+    let streams = seen.shown().path(names::STREAMS).zip(seen.together_bits_per_s());
+    if let (Some(gain), Some((streams, together))) = (seen.streams_gain(), streams) {
         lines.push(format!(
-            "{streams} streams carry {} together, one {} ({gain:.2} times)",
-            show_bit_rate(several.median),
+            "{streams:.0} streams carry {} together, one {} ({gain:.2} times)",
+            show_bit_rate(together),
             show_bit_rate(seen.rate())
         ));
     }

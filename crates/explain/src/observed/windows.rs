@@ -33,11 +33,12 @@ impl Observed<'_> {
         let (Some(window), Some(rtt_s)) = (self.receive_window_bytes(), self.window_rtt_s()) else {
             return 0.0;
         };
-        let Some((streams, _)) = self.several.filter(|_| self.spec.window_bytes.is_some()) else {
+        let streams = self.shown().path(names::STREAMS);
+        let Some(streams) = streams.filter(|_| self.spec.window_bytes.is_some()) else {
             return 0.0;
         };
         let of_law = self.rate() * rtt_s / (8.0 * window);
-        let each = self.streams_gain().unwrap_or(0.0) * self.streams() / f64::from(streams);
+        let each = self.streams_gain().unwrap_or(0.0) * self.streams() / streams;
         signs::ASKED_WINDOW_LAW.of(of_law) * signs::ASKED_WINDOW_EACH.of(each)
     }
 

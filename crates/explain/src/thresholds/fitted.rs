@@ -157,10 +157,10 @@ shows a side, what the mechanism predicts takes its place.
 
 /// Whether several streams met another ceiling than one: they gained, but less than their number. UDP meets it too.
 fn is_next_ceiling(seen: &Observed<'_>) -> bool {
-    let gain = seen.streams_gain().zip(seen.several);
-    gain.is_some_and(|(gain, (streams, _))| {
+    let gain = seen.streams_gain().zip(seen.shown().path(names::STREAMS));
+    gain.is_some_and(|(gain, streams)| {
         let alone = super::signs::MORE_STREAMS_AND_LOSS.to;
-        (alone..super::path::STREAMS_UNSHARED * f64::from(streams)).contains(&gain)
+        (alone..super::path::STREAMS_UNSHARED * streams).contains(&gain)
     })
 }
 
