@@ -22,7 +22,7 @@ pub(crate) use run::{Run, opposite, report_of};
 
 use crate::ceilings::Headers;
 use crate::change::Change;
-use crate::numbers::{middle, positive, ratio, share};
+use crate::numbers::{positive, ratio, share};
 use crate::symptoms::{Shown, names};
 use crate::thresholds::{Fit, Fitted, signs};
 use crate::wanted::{Wanted, idle_rtt_s};
@@ -43,7 +43,6 @@ pub(crate) struct Observed<'a> {
     pub(crate) receiver: HostView<'a>,
     /// Round trip of the path without the test's load, seconds: the lowest observed.
     pub(crate) base_rtt_s: Option<f64>,
-    pub(crate) udp: Option<UdpSeen>,
     /// The windows of the judged test, if the sender reports them.
     window: Option<WindowUse>,
     /// The rate to size windows and buffers for; set once the limits are weighed.
@@ -59,7 +58,7 @@ pub(crate) struct Observed<'a> {
     results: &'a Results,
 }
 
-/// A UDP test in the same direction, by the medians of its repeats.
+/// A UDP test.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UdpSeen {
     pub(crate) sent_bits_per_s: f64,
@@ -92,7 +91,7 @@ impl<'a> Observed<'a> {
         let distance = |run: &Run<'_>| (run.goodput_bits_per_s - goodput.median).abs();
         let (point, run) = runs.iter().min_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)))?;
         let spec = point.spec()?;
-        let flow = Flow::of(run).with_losses_of(runs.iter().map(|(_, run)| run));
+        let flow = Flow::of(run);
         let one_machine = results.path.lab.is_some()
             || results.far().is_some_and(|far| same_machine(results.near(), far));
         let sender = HostView::of(results, spec, run, run.sender);
@@ -107,7 +106,6 @@ impl<'a> Observed<'a> {
             wanted: None,
             fit,
             refuted: Vec::new(),
-            udp: udp_test(results, run),
             one_machine,
             shown: Rc::default(),
             results,
@@ -383,11 +381,6 @@ pub(crate) fn idle_with_several(results: &Results, judged: &Run<'_>, end: End) -
     runs.filter_map(of_run).collect()
 }
 
-/// The UDP test in the same direction by the medians of its repeats.
-fn udp_test(results: &Results, judged: &Run<'_>) -> Option<UdpSeen> {
-    UdpSeen::median(&udp_repeats(results, judged))
-}
-
 /// The repeats of the UDP test in the same direction, of several settings the one that delivered most.
 pub(crate) fn udp_repeats(results: &Results, judged: &Run<'_>) -> Vec<UdpSeen> {
     let points = results.points.iter().filter(|point| point.experiment == "udp");
@@ -399,28 +392,13 @@ pub(crate) fn udp_repeats(results: &Results, judged: &Run<'_>) -> Vec<UdpSeen> {
             None => settings.push((point, vec![seen])),
         }
     }
-    let delivered = |repeats: &[UdpSeen]| Some(UdpSeen::median(repeats)?.delivered_bits_per_s);
-    let told = settings
-        .into_iter()
-        .filter_map(|(_, repeats)| Some((delivered(&repeats)?, repeats)));
+    let delivered = |repeats: &[UdpSeen]| {
+        let rates: Vec<f64> = repeats.iter().map(|one| one.delivered_bits_per_s).collect();
+        stats::median(&rates)
+    };
+    let told = settings.into_iter().filter_map(|(_, all)| Some((delivered(&all)?, all)));
     let most = told.max_by(|a, b| a.0.total_cmp(&b.0));
     most.map_or_else(Vec::new, |(_, repeats)| repeats)
-}
-
-impl UdpSeen {
-    fn median(repeats: &[Self]) -> Option<Self> {
-        let of = |figure: fn(&Self) -> f64| {
-            stats::median(&repeats.iter().map(figure).collect::<Vec<_>>())
-        };
-        Some(Self {
-            sent_bits_per_s: of(|seen| seen.sent_bits_per_s)?,
-            delivered_bits_per_s: of(|seen| seen.delivered_bits_per_s)?,
-            sent_count: middle(repeats.iter().filter_map(|seen| seen.sent_count)),
-            lost_share: of(|seen| seen.lost_share)?,
-            located: repeats.iter().all(|seen| seen.located),
-            reordered_share: of(|seen| seen.reordered_share)?,
-        })
-    }
 }
 
 /// The UDP figures of a point in direction `way`; `None` if it is not such a test.
@@ -512,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn udp_counts_by_the_median_of_the_setting_that_delivered_most() {
+    fn udp_counts_by_the_repeats_of_the_setting_that_delivered_most() {
         let offered = |rate: f64, mbit_per_s: f64, lost_count: u64| {
             let mut point = point("udp", TestSpec::udp(1448), mbit_per_s, lost_count);
             point.varied.insert("offered_bits_per_s".to_owned(), rate);
@@ -527,7 +505,9 @@ mod tests {
             offered(5e8, 490.0, 0),
         ];
         let run = Run::of(&results.points[0]).expect("a bulk test");
-        let udp = udp_test(&results, &run).expect("UDP tests");
-        assert_eq!((udp.delivered_bits_per_s, udp.lost_share), (720e6, 0.02));
+        let udp = udp_repeats(&results, &run);
+        let told: Vec<(f64, f64)> =
+            udp.iter().map(|one| (one.delivered_bits_per_s, one.lost_share)).collect();
+        assert_eq!(told, [(700e6, 0.01), (950e6, 0.03), (720e6, 0.02)]);
     }
 }

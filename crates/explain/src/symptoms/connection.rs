@@ -6,7 +6,7 @@ use super::definition::{Row, SymptomUnit as Unit, row};
 use super::names;
 use super::tested::Seen;
 use crate::numbers::{counted, positive, ratio, share};
-use crate::observed::receiver_fullness;
+use crate::observed::{Run, receiver_fullness};
 use crate::thresholds::signs;
 
 /// Name of the check whether throughput, round trip and data in flight agree.
@@ -217,12 +217,12 @@ pub(super) static SENDER: &[Row] = &[
         seen.flow.needless_count
     }),
     row(
-        "needless-retransmit-share",
+        names::NEEDLESS_SHARE,
         Unit::Share,
         "tcp_info.tcpi_dsack_dups",
         "retransmissions that the receiver already had; absent without retransmissions",
         |seen| {
-            let again = seen.flow.run_retransmits_count.filter(|_| tells_retransmits(seen))?;
+            let again = seen.flow.retransmits_count.filter(|_| tells_retransmits(seen))?;
             share(seen.flow.needless_count?, again)
         },
     ),
@@ -306,6 +306,13 @@ pub(super) static RECEIVER: &[Row] = &[
         "the application's clock",
         "part of the time in which the receiving application chose not to read",
         |seen| seen.receiver.application_idle_share,
+    ),
+    row(
+        names::RECEIVER_SEGMENT_PAYLOAD,
+        Unit::Bytes,
+        "tcp_info.tcpi_snd_mss",
+        "payload of a full segment that the receiver would send",
+        |seen| Run::segment_bytes(&seen.run.receivers),
     ),
     row(
         names::OUT_OF_ORDER,

@@ -22,6 +22,7 @@ pub(crate) const RETRANSMITTED: &str = "retransmitted-segments";
 pub(crate) const RETRANSMIT_SHARE: &str = "retransmit-share";
 pub(crate) const LOSS_EVENT_SHARE: &str = "loss-event-share";
 pub(crate) const NEEDLESS: &str = "needless-retransmits";
+pub(crate) const NEEDLESS_SHARE: &str = "needless-retransmit-share";
 pub(crate) const REORDERED: &str = "reordering-events";
 pub(crate) const MARKED_SEGMENTS: &str = "marked-segments";
 pub(crate) const MARKED_SHARE: &str = "marked-share";
@@ -32,6 +33,7 @@ pub(crate) const RECEIVE_BUFFER: &str = "receive-buffer";
 pub(crate) const RECEIVE_QUEUE: &str = "receive-queue";
 pub(crate) const SOCKET_FULLNESS: &str = "receive-socket-fullness";
 pub(crate) const READER_IDLE: &str = "reader-idle-share";
+pub(crate) const RECEIVER_SEGMENT_PAYLOAD: &str = "receiver-segment-payload";
 pub(crate) const OUT_OF_ORDER: &str = "out-of-order-packets";
 
 // The path.
@@ -44,6 +46,7 @@ pub(crate) const STREAMS: &str = "streams-compared";
 pub(crate) const SENDER_IDLE_SEVERAL: &str = "several-streams-sender-idle-share";
 pub(crate) const RECEIVER_IDLE_SEVERAL: &str = "several-streams-receiver-idle-share";
 pub(crate) const UDP_GAIN: &str = "datagrams-of-throughput";
+pub(crate) const UDP_COUNT: &str = "datagrams-sent";
 pub(crate) const UDP_SENT: &str = "datagrams-sent-rate";
 pub(crate) const UDP_DELIVERED: &str = "datagrams-delivered-rate";
 pub(crate) const UDP_LOST: &str = "datagrams-lost-share";

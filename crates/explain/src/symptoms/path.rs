@@ -157,14 +157,21 @@ const fn udp(
 
 /// Read in each repeat of that test; of several rates, the one at which most was delivered.
 pub(super) static UDP: &[UdpRow] = &[
-    udp(names::UDP_SENT, Unit::BitsPerS, "bytes written at the sender", "rate sent by that UDP", |one| {
+    udp(
+        names::UDP_COUNT,
+        Unit::Count,
+        "the sender's count",
+        "datagrams sent in that UDP test",
+        |one| one.sent_count,
+    ),
+    udp(names::UDP_SENT, Unit::BitsPerS, "bytes written at the sender", "rate sent in it", |one| {
         Some(one.sent_bits_per_s)
     }),
     udp(
         names::UDP_DELIVERED,
         Unit::BitsPerS,
         "bytes read at the receiver",
-        "rate delivered by that UDP",
+        "rate delivered in it",
         |one| Some(one.delivered_bits_per_s),
     ),
     udp(
@@ -217,9 +224,8 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
         _ => Vec::new(),
     };
     let idle_of = |end: fn(End) -> End| {
-        seen.first().map_or_else(Vec::new, |one| {
-            idle_with_several(results, &one.run, end(one.run.sender))
-        })
+        seen.first()
+            .map_or_else(Vec::new, |one| idle_with_several(results, &one.run, end(one.run.sender)))
     };
     let udp = seen.first().map_or_else(Vec::new, |one| udp_repeats(results, &one.run));
     let udp_gains: Vec<f64> =

@@ -39,6 +39,12 @@ impl Shown {
         self.find(|group| group.section == Section::Path, name)
     }
 
+    /// Where UDP lost datagrams, in words: `on the path`.
+    pub(crate) fn place_of_udp_losses(&self) -> &'static str {
+        let is_told = self.path(names::UDP_LOST_ON_PATH).is_some();
+        if is_told { "on the path" } else { "at an unknown place" }
+    }
+
     /// A symptom of the host at one end.
     pub(crate) fn host(&self, end: End, name: &str) -> Option<f64> {
         let is_host = |section| matches!(section, Section::NearHost | Section::FarHost);

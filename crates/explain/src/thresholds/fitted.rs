@@ -299,9 +299,11 @@ static ROWS: [Row; COUNT] = [
         why: "needless over all retransmissions",
         recorded: Ramp::new(0.2, 0.6),
         figure: |seen| {
-            seen.flow.retransmits_count.filter(|count| *count >= super::signs::RETRANSMITS_MIN)?;
+            let again = seen.shown().sender_events(names::RETRANSMITTED);
+            again.filter(|count| *count >= super::signs::RETRANSMITS_MIN)?;
             // A foreign receiver tells of no late datagrams, and without D-SACK nobody does.
-            let is_told = seen.udp.is_none_or(|udp| udp.located);
+            let is_told = seen.shown().path(names::UDP_LOST).is_none()
+                || seen.shown().path(names::UDP_LOST_ON_PATH).is_some();
             Some(mistaken(seen)).filter(|mistaken| is_told || *mistaken > 0.0)
         },
         low: Side { planted: &[Limit::Loss, Limit::LossRecovery, Limit::Policer], law: 0.0 },
