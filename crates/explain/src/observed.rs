@@ -58,7 +58,7 @@ pub(crate) struct Observed<'a> {
     results: &'a Results,
 }
 
-/// A UDP test.
+/// What a UDP test carried in one direction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UdpSeen {
     pub(crate) sent_bits_per_s: f64,
