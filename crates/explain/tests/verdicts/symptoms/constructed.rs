@@ -306,7 +306,7 @@ fn the_receiver_and_the_path_are_as_computed_by_hand() {
         "line-use-share",
         "streams-gain",
         "streams-compared",
-        "several-streams-sender-idle-share",
+        "streams-sender-idle-share",
         "datagrams-of-throughput",
         "datagrams-lost-share",
     ] {
@@ -552,8 +552,8 @@ fn several_streams_and_datagrams_are_compared_with_the_judged_test() {
     for (name, value) in [
         ("streams-gain", 3.0),
         ("streams-compared", 4.0),
-        ("several-streams-sender-idle-share", 0.65),
-        ("several-streams-receiver-idle-share", 0.65),
+        ("streams-sender-idle-share", 0.65),
+        ("streams-receiver-idle-share", 0.65),
         ("datagrams-of-throughput", 2.0),
         ("datagrams-sent", 120_000.0),
         ("datagrams-sent-rate", 160e6),
