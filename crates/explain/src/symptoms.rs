@@ -74,6 +74,18 @@ pub struct SymptomEstimate {
     pub sampling: Option<SamplingError>,
 }
 
+impl SymptomEstimate {
+    /// One standard error of the median as far as it is known, in the symptom's unit: by the repeats, else by the samples
+    /// of the only one; 0 where neither tells.
+    pub(crate) fn error(&self) -> f64 {
+        match (self.spread, self.sampling) {
+            (Some(spread), _) => spread.deviation / f64::from(self.repeats_count).sqrt(),
+            (None, Some(sampling)) => sampling.standard_error,
+            (None, None) => 0.0,
+        }
+    }
+}
+
 /// How far the repeats of one test differ, in the symptom's unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RepeatSpread {

@@ -10,9 +10,10 @@ use crate::thresholds::{hosts, signs};
 
 /// Confidence, 0 to 1, that a processor quota throttled an end.
 pub(super) fn throttled(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
-    let of_host = |name: &str| seen.shown().host(host.end, name).unwrap_or(0.0);
-    signs::THROTTLED_PERIODS.of(of_host(names::QUOTA_THROTTLED))
-        * signs::THROTTLED_TIME.of(of_host(names::QUOTA_STOPPED))
+    let of_host =
+        |name: &str, range| seen.shown().host_reaches(host.end, name, range).unwrap_or(0.0);
+    of_host(names::QUOTA_THROTTLED, signs::THROTTLED_PERIODS)
+        * of_host(names::QUOTA_STOPPED, signs::THROTTLED_TIME)
 }
 
 /// Confidence, 0 to 1, that the clock is held low.
@@ -111,9 +112,9 @@ pub(super) fn small_segments(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
 /// Confidence, 0 to 1, that the hypervisor leaves an end's core too little time: it took a considerable part, and what
 /// it left was used up.
 pub(super) fn stolen(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
-    let of_host = |name: &str| seen.shown().host(host.end, name);
-    let Some(steal) = of_host(names::STOLEN) else { return 0.0 };
-    hosts::STEAL.of(steal) * hosts::STEAL_IDLE.not(of_host(names::STOLEN_IDLE).unwrap_or(0.0))
+    let of_host = |name: &str, range| seen.shown().host_reaches(host.end, name, range);
+    let Some(steals) = of_host(names::STOLEN, hosts::STEAL) else { return 0.0 };
+    steals * (1.0 - of_host(names::STOLEN_IDLE, hosts::STEAL_IDLE).unwrap_or(0.0))
 }
 
 /// The strongest of these reasons at one end, 0 to 1.

@@ -59,10 +59,13 @@ impl Mechanism for CongestionControl {
                 at_least(path::CWND_USED_LEAST, seen.fit[Fitted::UsedCwnd].of(used))
             })
         };
-        let again = again(seen).unwrap_or(0.0);
-        let lost = path::CWND_LOST.of(again);
+        let loses = |range| {
+            let told = seen.shown().sender_reaches(names::RETRANSMIT_SHARE, range);
+            told.unwrap_or(0.0)
+        };
+        let lost = loses(path::CWND_LOST);
         // Throughput that rises after many losses recovers from them.
-        let ramps_up = rising * path::CWND_RECOVERING.not(again);
+        let ramps_up = rising * (1.0 - loses(path::CWND_RECOVERING));
         let weighed = Weighing::most(signs::INDIRECT)
             .by(shown, "more streams carry no more, or were not tried")
             .by(used, "the congestion window is not used up")
@@ -172,7 +175,7 @@ fn growth(seen: &Observed<'_>) -> Option<f64> {
 }
 
 fn rising(seen: &Observed<'_>) -> f64 {
-    growth(seen).map_or(0.0, |growth| path::RISING.of(growth))
+    seen.shown().path_reaches(names::GROWTH, path::RISING).unwrap_or(0.0)
 }
 
 /// Segments retransmitted, of those sent, 0 to 1.

@@ -190,7 +190,8 @@ fn by_exhaustion(seen: &Observed<'_>, own: &HostView<'_>, other: &HostView<'_>) 
     if lacks(own) <= hosts::EXHAUSTION_BUSY || lacks(own) < lacks(other) {
         return 0.0;
     }
-    let waits = hosts::EXHAUSTION_WAITS.of(seen.shown().thread_waited(own.end));
+    let waits = seen.shown().host_reaches(own.end, names::THREAD_WAIT, hosts::EXHAUSTION_WAITS);
+    let waits = waits.unwrap_or(0.0);
     (hosts::EXHAUSTION + hosts::EXHAUSTION_WAITED * waits)
         * exhausted
         * seen.unexplained()

@@ -97,7 +97,8 @@ pub(super) fn marks(seen: &Observed<'_>) -> f64 {
 
 /// Confidence, 0 to 1, that packets are dropped without a queue before them.
 pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
-    path::DROPS_UNQUEUED.of(retransmit_share(seen)) * (1.0 - waits(seen))
+    let drops = seen.shown().sender_reaches(names::RETRANSMIT_SHARE, path::DROPS_UNQUEUED);
+    drops.unwrap_or(0.0) * (1.0 - waits(seen))
 }
 
 /// Confidence, 0 to 1, that packets wait in a queue on the path.

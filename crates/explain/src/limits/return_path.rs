@@ -47,8 +47,8 @@ impl Mechanism for ReturnPath {
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
-        let weighed = lost_share(seen).map_or(Weighing::most(0.0), |lost_share| {
-            let lost = path::ACKS_LOST.of(lost_share);
+        let lost = seen.shown().path_reaches(names::ACKS_LOST_SHARE, path::ACKS_LOST);
+        let weighed = lost.map_or(Weighing::most(0.0), |lost| {
             Weighing::most(signs::SEEN)
                 .by(late(seen), "round trips hardly grow under load")
                 .by(way_out_open(seen), "UDP meets the same ceiling on the way out")
@@ -131,9 +131,8 @@ fn shaped(seen: &Observed<'_>) -> Option<(End, f64)> {
 
 /// Confidence, 0 to 1, that something waits on the path: round trips grow under load, in relation and in time.
 fn late(seen: &Observed<'_>) -> f64 {
-    let told = |name: &str| seen.shown().path(name).unwrap_or(0.0);
-    path::LATE_GROWTH.of(told(names::QUEUE_GROWTH))
-        * seen.fit[Fitted::LateS].of(told(names::QUEUE_DELAY))
+    let told = |name: &str, range| seen.shown().path_reaches(name, range).unwrap_or(0.0);
+    told(names::QUEUE_GROWTH, path::LATE_GROWTH) * told(names::QUEUE_DELAY, seen.fit[Fitted::LateS])
 }
 
 /// Confidence, 0 to 1, that a thread of either end never sleeps. Cores full of other work do not make round trips

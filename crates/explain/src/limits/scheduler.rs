@@ -13,7 +13,7 @@ use crate::numbers::percent;
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy};
 use crate::symptoms::names;
-use crate::thresholds::{hosts, predictions, signs};
+use crate::thresholds::{Ramp, hosts, predictions, signs};
 
 #[derive(Debug)]
 pub(crate) struct Scheduler;
@@ -117,7 +117,7 @@ fn worse<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
     let weigh = |host: &HostView<'_>| {
         let cpu = processor_binds(seen, host);
         // For a thread of lower priority, waiting for its core is by itself the symptom.
-        let waits = hosts::LOW_PRIORITY_WAITS.of(seen.shown().thread_waited(host.end));
+        let waits = waits(seen, host, hosts::LOW_PRIORITY_WAITS);
         let behind = signs::STATED * host.held_behind() * cpu.max(waits * seen.unexplained());
         let unmoved =
             hosts::LEFT_WAITING * cpu * left_waiting(seen, host) * (1.0 - throttled(seen, host));
@@ -127,14 +127,18 @@ fn worse<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
     if receiver > sender { (&seen.receiver, receiver) } else { (&seen.sender, sender) }
 }
 
+/// Confidence, 0 to 1, that an end's thread waits for its core as long as the range asks.
+fn waits(seen: &Observed<'_>, host: &HostView<'_>, range: Ramp) -> f64 {
+    seen.shown().host_reaches(host.end, names::THREAD_WAIT, range).unwrap_or(0.0)
+}
+
 /// Confidence, 0 to 1, that it waits although other cores are idle and nothing pins it.
 fn left_waiting(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     let free = host.pinned.is_empty() && host.host.is_some_and(|host| host.usable_cores.len() > 1);
     if !free {
         return 0.0;
     }
-    hosts::LEFT_WAITS.of(seen.shown().thread_waited(host.end))
-        * hosts::LEFT_IDLE_CORES.of(host.idle_cores.unwrap_or(0.0))
+    waits(seen, host, hosts::LEFT_WAITS) * hosts::LEFT_IDLE_CORES.of(host.idle_cores.unwrap_or(0.0))
 }
 
 fn evidence(host: &HostView<'_>) -> Vec<String> {

@@ -125,12 +125,13 @@ impl Mechanism for Reordering {
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
-        let of_sender = |name: &str| seen.shown().sender(name);
         let of_path = |name: &str| seen.shown().path(name);
-        let noticed = path::REORDER_NOTICED.of(of_sender(names::REORDERED).unwrap_or(0.0));
-        let needless = path::REORDER_NEEDLESS.of(of_sender(names::NEEDLESS).unwrap_or(0.0));
-        let late_udp = path::REORDER_UDP.of(of_path(names::UDP_LATE).unwrap_or(0.0));
-        let shown = noticed.max(needless).max(late_udp);
+        let came_late = [
+            seen.shown().sender_reaches(names::REORDERED, path::REORDER_NOTICED),
+            seen.shown().sender_reaches(names::NEEDLESS, path::REORDER_NEEDLESS),
+            seen.shown().path_reaches(names::UDP_LATE, path::REORDER_UDP),
+        ];
+        let shown = came_late.into_iter().flatten().fold(0.0, f64::max);
         let weighed = Weighing::most(signs::SEEN)
             .by(
                 seen.fit[Fitted::Mistaken].of(mistaken(seen)),

@@ -3,6 +3,7 @@
 use results::{End, Results};
 
 use super::{Section, SymptomEstimate, SymptomGroup, names};
+use crate::thresholds::Ramp;
 
 /// What the judged test shows of the connection, the path and the hosts: of each symptom, by the name that
 /// `explain --symptoms` prints, the median over the repeats. A symptom that was not measured is `None`.
@@ -47,8 +48,7 @@ impl Shown {
 
     /// A symptom of the host at one end.
     pub(crate) fn host(&self, end: End, name: &str) -> Option<f64> {
-        let is_host = |section| matches!(section, Section::NearHost | Section::FarHost);
-        self.find(|group| is_host(group.section) && group.end == Some(end), name)
+        self.find(|group| is_host(group, end), name)
     }
 
     /// Time in which the busiest thread of one end ran, 0 to 1; where no thread was seen, that in which the process ran.
@@ -68,6 +68,32 @@ impl Shown {
         Some((self.thread_ran(end)? + self.thread_waited(end)).min(1.0))
     }
 
+    /// Confidence, 0 to 1, that a symptom of the path is as high as the range asks: the mean over its values within one
+    /// standard error. `None` if it was not measured.
+    pub(crate) fn path_reaches(&self, name: &str, range: Ramp) -> Option<f64> {
+        self.reaches(|group| group.section == Section::Path, name, range)
+    }
+
+    /// The same of a symptom of the connection at the sending end.
+    pub(crate) fn sender_reaches(&self, name: &str, range: Ramp) -> Option<f64> {
+        self.reaches(|group| group.section == Section::Sender, name, range)
+    }
+
+    /// The same of a symptom of the connection at the receiving end.
+    pub(crate) fn receiver_reaches(&self, name: &str, range: Ramp) -> Option<f64> {
+        self.reaches(|group| group.section == Section::Receiver, name, range)
+    }
+
+    /// The same of a symptom of the host at one end.
+    pub(crate) fn host_reaches(&self, end: End, name: &str, range: Ramp) -> Option<f64> {
+        self.reaches(|group| is_host(group, end), name, range)
+    }
+
+    fn reaches(&self, of: impl Fn(&SymptomGroup) -> bool, name: &str, range: Ramp) -> Option<f64> {
+        let told = self.estimate(of, name)?;
+        Some(range.over(told.median - told.error(), told.median + told.error()))
+    }
+
     fn find(&self, of: impl Fn(&SymptomGroup) -> bool, name: &str) -> Option<f64> {
         Some(self.estimate(of, name)?.median)
     }
@@ -77,4 +103,8 @@ impl Shown {
         let mut symptoms = groups.flat_map(|group| &group.symptoms);
         symptoms.find(|symptom| symptom.name == name)?.estimate
     }
+}
+
+fn is_host(group: &SymptomGroup, end: End) -> bool {
+    matches!(group.section, Section::NearHost | Section::FarHost) && group.end == Some(end)
 }
