@@ -188,7 +188,8 @@ const PREFACE: &str = "
 ## Thresholds and weights
 
 Every number that decides something in a verdict, with its reason. A range is a figure's values over which confidence
-rises from 0 to 1. Origin: *nature*, a protocol or a law; *instrument*, how exactly the figure is counted; *chosen*,
+rises from 0 to 1; of symptoms whose standard error is known, several limits take the mean confidence over one such error
+to either side. Origin: *nature*, a protocol or a law; *instrument*, how exactly the figure is counted; *chosen*,
 set by hand, for the reason given. Those of the last table are set by the recorded cases of `testdata/planted`.
 ";
 
