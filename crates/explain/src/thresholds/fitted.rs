@@ -247,7 +247,7 @@ static ROWS: [Row; COUNT] = [
     Row {
         name: "used-cwnd",
         why: "data in flight over the congestion window",
-        recorded: Ramp::new(0.638, 0.822),
+        recorded: Ramp::new(0.612, 0.761),
         figure: congestion_window_use,
         low: Side { planted: OPEN_CWND, law: 0.5 },
         high: Side { planted: BY_CWND, law: 1.0 },
@@ -257,7 +257,7 @@ static ROWS: [Row; COUNT] = [
     Row {
         name: "slow-reader",
         why: "unread over unread and free bytes of the receiver's socket",
-        recorded: Ramp::new(0.128, 0.292),
+        recorded: Ramp::new(0.233, 0.532),
         figure: |seen| seen.shown().receiver(names::SOCKET_FULLNESS),
         low: Side { planted: &[Limit::ReceiveWindow], law: 0.0 },
         high: Side { planted: &[Limit::ReceivingApplication], law: 1.0 },
