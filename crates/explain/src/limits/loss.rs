@@ -4,7 +4,10 @@ use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
 
 use super::causes::explains_losses;
-use super::losses::{algorithm, common_ceiling, law, mistaken, overflow, udp_is_spared};
+use super::losses::{
+    algorithm, common_ceiling, law, mistaken, overflow, retransmit_share, retransmits_count,
+    udp_is_spared,
+};
 use super::others::shares;
 use super::trials::with_bbr;
 use super::{datagram_bytes, more_streams, several_streams, several_words};
@@ -13,7 +16,7 @@ use crate::ceiling::is_disproved;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{fine_percent, percent};
+use crate::numbers::{fine_percent, percent, positive};
 use crate::observed::{Observed, end_name};
 use crate::symptoms::names;
 use crate::thresholds::{Fitted, path, predictions, signs};
@@ -48,9 +51,8 @@ impl Mechanism for Loss {
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
-        let of_sender = |name: &str| seen.shown().sender(name);
-        let count = seen.shown().sender_events(names::RETRANSMITTED).unwrap_or(0.0);
-        let share = of_sender(names::RETRANSMIT_SHARE).unwrap_or(0.0);
+        let count = retransmits_count(seen).unwrap_or(0.0);
+        let share = retransmit_share(seen);
         let (response, by_events) = answer(seen);
         let answers = match response {
             Some(response) => {
@@ -69,7 +71,7 @@ impl Mechanism for Loss {
         let enough = if count >= signs::RETRANSMITS_MIN { 1.0 } else { 0.0 };
         let overflow = overflow(seen);
         // A sender that tells no more than its retransmissions may be held back by what nobody saw.
-        let shown = if of_sender(names::CWND).is_some() { 1.0 } else { signs::INDIRECT };
+        let shown = if seen.shown().sender(names::CWND).is_some() { 1.0 } else { signs::INDIRECT };
         let weighed = Weighing::most(shown)
             .by(enough, "too few retransmissions for a rate of them")
             .by(answers, "the congestion control's law for these losses is not what was measured")
@@ -111,7 +113,7 @@ impl Mechanism for Loss {
         let rate = seen.rate();
         let mut experiments = Vec::new();
         experiments.extend(with_bbr(self.limit(), seen, headroom));
-        let share = seen.shown().sender(names::RETRANSMIT_SHARE).unwrap_or(0.0);
+        let share = retransmit_share(seen);
         let offered = rate * predictions::UDP_HALF_RATE;
         experiments.push(Experiment {
             limit: self.limit(),
@@ -197,8 +199,8 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
     let mut lines = Vec::new();
     let name = algorithm(seen).unwrap_or("the congestion control (taken to be CUBIC)");
     let of_sender = |name: &str| seen.shown().sender(name);
-    if let Some(count) = seen.shown().sender_events(names::RETRANSMITTED) {
-        let share = of_sender(names::RETRANSMIT_SHARE).filter(|share| *share > 0.0);
+    if let Some(count) = retransmits_count(seen) {
+        let share = positive(retransmit_share(seen));
         let share = share.map_or_else(String::new, |share| format!(", {}", fine_percent(share)));
         let mut line = format!("{} retransmissions{share}", show_count(count));
         if let Some(response) = response {
@@ -242,12 +244,12 @@ fn in_bursts(each: f64, by_events: Option<f64>) -> String {
 }
 
 fn against(seen: &Observed<'_>, count: f64, overflow: f64) -> String {
-    let share = seen.shown().sender(names::RETRANSMIT_SHARE).filter(|share| *share > 0.0);
+    let share = positive(retransmit_share(seen));
     let share = share.map_or_else(String::new, |share| format!(" ({})", fine_percent(share)));
     let lost = format!("{} retransmissions{share}", show_count(count));
     if count < signs::RETRANSMITS_MIN {
         return match saturating_u64(count) {
-            0 if seen.shown().sender_events(names::RETRANSMITTED).is_none() => {
+            0 if retransmits_count(seen).is_none() => {
                 "the sender does not report retransmissions".to_owned()
             }
             0 => "no retransmissions".to_owned(),

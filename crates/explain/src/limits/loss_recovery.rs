@@ -3,7 +3,7 @@
 use results::{End, Limit, SettingChange};
 use units::{show_bit_rate, show_count, show_seconds};
 
-use super::losses::overflow;
+use super::losses::{overflow, retransmit_share, retransmits_count};
 use super::windows::sysctl;
 use super::{halved_segments, more_streams, several_streams, several_words};
 use crate::advice::Advice;
@@ -150,22 +150,12 @@ struct Law {
     is_of_losses: bool,
 }
 
-/// Segments retransmitted in all repeats.
-fn retransmits_count(seen: &Observed<'_>) -> Option<f64> {
-    seen.shown().sender_events(names::RETRANSMITTED)
-}
-
-/// Segments retransmitted, of those sent, 0 to 1.
-fn retransmit_share(seen: &Observed<'_>) -> Option<f64> {
-    seen.shown().sender(names::RETRANSMIT_SHARE)
-}
-
 /// The law for this connection; `None` unless it repairs one loss per round trip.
 fn law(seen: &Observed<'_>) -> Option<Law> {
     let applies = seen.setup.is_sack_negotiated == Some(false)
         && seen.setup.is_bbr()
         && retransmits_count(seen).is_some_and(|count| count >= signs::RETRANSMITS_MIN);
-    let again = retransmit_share(seen).filter(|_| applies).and_then(positive)?;
+    let again = positive(retransmit_share(seen)).filter(|_| applies)?;
     // A receiver that does not tell where datagrams were lost may have lost them itself.
     let by_udp = seen.shown().path(names::UDP_LOST_ON_PATH).and_then(positive);
     let by_udp = by_udp.filter(|lost| *lost <= again);
@@ -209,12 +199,9 @@ fn evidence(seen: &Observed<'_>, law: Option<Law>) -> Vec<String> {
         );
     }
     let mut lines = vec![first, origin(seen)];
-    let again = retransmit_share(seen).filter(|_| law.is_some_and(|law| law.is_of_losses));
-    if let Some(again) = again {
-        lines.push(format!(
-            "{} of the segments retransmitted, most needlessly",
-            fine_percent(again)
-        ));
+    if law.is_some_and(|law| law.is_of_losses) {
+        let again = fine_percent(retransmit_share(seen));
+        lines.push(format!("{again} of the segments retransmitted, most needlessly"));
     }
     lines.extend(several_words(seen));
     lines

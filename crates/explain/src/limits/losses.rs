@@ -19,12 +19,12 @@ pub(super) fn algorithm<'s>(seen: &'s Observed<'_>) -> Option<&'s str> {
 }
 
 /// Segments retransmitted in all repeats.
-fn retransmits_count(seen: &Observed<'_>) -> Option<f64> {
+pub(super) fn retransmits_count(seen: &Observed<'_>) -> Option<f64> {
     seen.shown().sender_events(names::RETRANSMITTED)
 }
 
 /// Segments retransmitted, of those sent, 0 to 1; 0 where that is not known.
-fn retransmit_share(seen: &Observed<'_>) -> f64 {
+pub(super) fn retransmit_share(seen: &Observed<'_>) -> f64 {
     seen.shown().sender(names::RETRANSMIT_SHARE).unwrap_or(0.0)
 }
 
