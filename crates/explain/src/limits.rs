@@ -57,7 +57,7 @@ pub(crate) use send_buffer::SendBuffer;
 pub(crate) use shaper::Shaper;
 pub(crate) use signals::{EcnMarks, Reordering};
 pub(crate) use steal::Steal;
-pub(crate) use windows::window_law_off;
+pub(crate) use windows::{congestion_window_use, window_law_off};
 
 use results::WindowSide;
 use units::{saturating_u64, show_bit_rate};
@@ -65,6 +65,7 @@ use units::{saturating_u64, show_bit_rate};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::observed::Observed;
+use crate::symptoms::names;
 use crate::thresholds::predictions;
 
 /// Streams of an experiment that splits the work: enough to tell a per-stream limit from one of the path.
@@ -104,9 +105,9 @@ fn several_streams(seen: &Observed<'_>) -> Change {
 
 /// What several streams carried, beside the judged test.
 fn several_words(seen: &Observed<'_>) -> Option<String> {
-    let (streams, several) = seen.several?;
-    let (gain, together) = (seen.streams_gain()?, show_bit_rate(several.median));
-    Some(format!("{streams} streams carry {together} together, {gain:.1} times as much"))
+    let (gain, together) = (seen.streams_gain()?, show_bit_rate(seen.together_bits_per_s()?));
+    let streams = seen.shown().path(names::STREAMS)?;
+    Some(format!("{streams:.0} streams carry {together} together, {gain:.1} times as much"))
 }
 
 /// An experiment that lifts only this limit; `gain` is the largest expected factor.
@@ -293,36 +294,15 @@ mod tests {
         }
     }
 
-    /// Modules of limits that read figures of the judged test from `Observed`, not as symptoms. One that reads symptoms
-    /// alone leaves the list; none may come to it. What a module quotes of a host's own account (which core, which
-    /// group, which queue) is no figure here.
-    const READ_FIGURES: [&str; 12] = [
-        "congestion_control",
-        "cores",
-        "drops",
-        "loss",
-        "loss_recovery",
-        "receive_window",
-        "return_path",
-        "scheduler",
-        "segments",
-        "send_buffer",
-        "shaper",
-        "signals",
-    ];
+    /// Modules that several limits share and that read figures of the judged test from `Observed`, not as symptoms. One
+    /// that reads symptoms alone leaves the list; none may come to it, and no limit's own module may. What a module
+    /// quotes of a host's own account (which core, which group, which queue) is no figure here.
+    const READ_FIGURES: [&str; 1] = ["causes"];
 
     #[test]
-    fn limits_that_read_symptoms_read_no_other_figures() {
-        let figures = [
-            ".flow.",
-            "seen.udp",
-            "seen.several",
-            "seen.window",
-            ".wait_share",
-            ".run_share",
-            "receiver_fullness(",
-        ];
-        let mut reading: Vec<String> = mechanisms()
+    fn limits_read_symptoms_and_no_other_figures() {
+        let figures = [".flow.", ".wait_share", ".run_share", "receiver_fullness("];
+        let mut reading: Vec<String> = modules()
             .into_iter()
             .filter(|(_, code)| figures.iter().any(|figure| code.contains(figure)))
             .map(|(name, _)| name)

@@ -4,6 +4,7 @@ mod acknowledgements;
 mod flow;
 mod host;
 mod run;
+mod setup;
 mod windows;
 
 use std::cell::OnceCell;
@@ -12,7 +13,7 @@ use std::rc::Rc;
 use results::{
     End, Estimate, HostFacts, InterfaceFacts, Limit, Point, Results, TestSpec, WindowUse,
 };
-use units::show_seconds;
+use units::{saturating_u64, show_seconds};
 
 pub(crate) use acknowledgements::Acknowledgements;
 pub(crate) use flow::Flow;
@@ -21,10 +22,11 @@ pub(crate) use run::{Run, opposite, report_of};
 
 use crate::ceilings::Headers;
 use crate::change::Change;
-use crate::numbers::{middle, positive, ratio, share};
+use crate::numbers::{positive, ratio, share};
 use crate::symptoms::{Shown, names};
 use crate::thresholds::{Fit, Fitted, signs};
 use crate::wanted::{Wanted, idle_rtt_s};
+use setup::Setup;
 
 /// Name of the experiment whose test is judged.
 const JUDGED: &str = "single-stream";
@@ -36,17 +38,13 @@ pub(crate) struct Observed<'a> {
     pub(crate) spec: &'a TestSpec,
     pub(crate) goodput: Estimate,
     pub(crate) flow: Flow,
+    pub(crate) setup: Setup,
     pub(crate) sender: HostView<'a>,
     pub(crate) receiver: HostView<'a>,
     /// Round trip of the path without the test's load, seconds: the lowest observed.
     pub(crate) base_rtt_s: Option<f64>,
-    /// The same test over several streams: their number, and their total throughput in bit/s.
-    pub(crate) several: Option<(u32, Estimate)>,
-    pub(crate) udp: Option<UdpSeen>,
-    /// Idle share, 0 to 1, of the sender's and of the receiver's cores in the test over several streams.
-    several_idle: (Option<f64>, Option<f64>),
     /// The windows of the judged test, if the sender reports them.
-    pub(crate) window: Option<WindowUse>,
+    window: Option<WindowUse>,
     /// The rate to size windows and buffers for; set once the limits are weighed.
     pub(crate) wanted: Option<Wanted>,
     /// The thresholds that recorded cases set.
@@ -60,7 +58,7 @@ pub(crate) struct Observed<'a> {
     results: &'a Results,
 }
 
-/// A UDP test in the same direction, by the medians of its repeats.
+/// What a UDP test carried in one direction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UdpSeen {
     pub(crate) sent_bits_per_s: f64,
@@ -93,7 +91,7 @@ impl<'a> Observed<'a> {
         let distance = |run: &Run<'_>| (run.goodput_bits_per_s - goodput.median).abs();
         let (point, run) = runs.iter().min_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)))?;
         let spec = point.spec()?;
-        let flow = Flow::of(run).with_losses_of(runs.iter().map(|(_, run)| run));
+        let flow = Flow::of(run);
         let one_machine = results.path.lab.is_some()
             || results.far().is_some_and(|far| same_machine(results.near(), far));
         let sender = HostView::of(results, spec, run, run.sender);
@@ -103,13 +101,11 @@ impl<'a> Observed<'a> {
             receiver: HostView::of(results, spec, run, opposite(run.sender)),
             base_rtt_s: lower(idle_rtt_s(results), flow.rtt_min_s).or(flow.rtt_s),
             flow: within_the_queue(flow, sender.send_queue_bytes),
+            setup: Setup::of(run),
             window: run.outcome.window_use(spec, run.direction.direction),
             wanted: None,
-            several: several(results, run),
-            several_idle: several_idle(results, run),
             fit,
             refuted: Vec::new(),
-            udp: udp_test(results, run),
             one_machine,
             shown: Rc::default(),
             results,
@@ -226,12 +222,17 @@ impl<'a> Observed<'a> {
 
     /// Throughput of several streams over that of the judged test, as a factor.
     pub(crate) fn streams_gain(&self) -> Option<f64> {
-        ratio(self.several?.1.median, self.rate())
+        self.shown().path(names::STREAMS_GAIN).and_then(positive)
+    }
+
+    /// Throughput of several streams together, bit/s.
+    pub(crate) fn together_bits_per_s(&self) -> Option<f64> {
+        Some(self.streams_gain()? * self.rate())
     }
 
     /// The change to more streams, if the document shows that they carry no more.
     pub(crate) fn streams_in_vain(&self) -> Option<Change> {
-        let (to_count, _) = self.several?;
+        let to_count = u32::try_from(saturating_u64(self.shown().path(names::STREAMS)?)).ok()?;
         let from_count = self.spec.streams;
         let is_in_vain = self.streams_gain()? < 1.0 + signs::GAIN_MIN;
         is_in_vain.then_some(Change::MoreStreams { from_count, to_count })
@@ -275,12 +276,6 @@ impl<'a> Observed<'a> {
         [names::WRITER_IDLE, names::BUSY].iter().any(|name| self.shown().sender(name).is_some())
     }
 
-    /// How full the receiver's socket is, 0 (the reader keeps up) to 1 (it does not): unread bytes over
-    /// the sum of unread bytes and free window. `None` if the receiver did not report it.
-    pub(crate) fn receiver_fullness(&self) -> Option<f64> {
-        receiver_fullness(&self.receiver, &self.flow, self.streams())
-    }
-
     /// Confidence, 0 to 1, that the hosts, not the path, are full: a thread never sleeps, or no core is idle.
     pub(crate) fn hosts_full(&self) -> f64 {
         let starved = |host: &HostView<'_>| host.starved().unwrap_or(0.0);
@@ -289,9 +284,11 @@ impl<'a> Observed<'a> {
     }
 
     /// Mean idle share, 0 to 1, of an end's cores in the test over several streams.
-    pub(crate) fn several_idle(&self, host: &HostView<'_>) -> Option<f64> {
-        let (sender, receiver) = self.several_idle;
-        if host.end == self.sender.end { sender } else { receiver }
+    pub(crate) fn idle_with_several(&self, host: &HostView<'_>) -> Option<f64> {
+        let is_sender = host.end == self.sender.end;
+        let name =
+            if is_sender { names::SENDER_IDLE_SEVERAL } else { names::RECEIVER_IDLE_SEVERAL };
+        self.shown().path(name)
     }
 
     /// Confidence, 0 to 1, that an end has no idle core left: in the judged test or, if that leaves a
@@ -299,7 +296,7 @@ impl<'a> Observed<'a> {
     pub(crate) fn exhausted(&self, host: &HostView<'_>) -> f64 {
         let now = host.mean_idle.map_or(0.0, |idle| signs::EXHAUSTED_IDLE.not(idle));
         let asked_for_more =
-            self.several_idle(host).zip(host.mean_idle).map_or(0.0, |(several, idle)| {
+            self.idle_with_several(host).zip(host.mean_idle).map_or(0.0, |(several, idle)| {
                 let in_vain =
                     self.streams_gain().map_or(0.0, |gain| signs::STREAMS_IN_VAIN.not(gain));
                 in_vain
@@ -316,7 +313,8 @@ pub fn judged_test(results: &Results) -> Option<&TestSpec> {
     judged_points(results).first()?.spec()
 }
 
-/// How full a receiver's socket is; see [`Observed::receiver_fullness`].
+/// How full a receiver's socket is, 0 (the reader keeps up) to 1 (it does not): unread bytes over the sum of unread
+/// bytes and free window. `None` if the receiver did not report it.
 pub(crate) fn receiver_fullness(receiver: &HostView<'_>, flow: &Flow, streams: f64) -> Option<f64> {
     let unread = receiver.receive_queue_bytes? / streams;
     let free = receiver.advertised_window_bytes.or(flow.peer_window_bytes).or_else(|| {
@@ -349,12 +347,6 @@ pub(crate) fn judged_points(results: &Results) -> Vec<&Point> {
     results.points.iter().filter(usable).filter(same).collect()
 }
 
-/// The highest total throughput over several streams in the same direction, with their number.
-fn several(results: &Results, judged: &Run<'_>) -> Option<(u32, Estimate)> {
-    let (count, rates) = several_rates(results, judged)?;
-    Some((count, Estimate::of(&rates)?))
-}
-
 /// The number of streams whose tests carried most in the same direction, and what each repeat carried, bit/s.
 pub(crate) fn several_rates(results: &Results, judged: &Run<'_>) -> Option<(u32, Vec<f64>)> {
     let runs: Vec<(u32, f64)> = results
@@ -376,27 +368,21 @@ pub(crate) fn several_rates(results: &Results, judged: &Run<'_>) -> Option<(u32,
     Some((most.1, most.2))
 }
 
-/// Idle share of the sender's and of the receiver's cores in tests over several streams: medians.
-fn several_idle(results: &Results, judged: &Run<'_>) -> (Option<f64>, Option<f64>) {
-    let runs: Vec<Run<'_>> = results
-        .points
-        .iter()
-        .filter(|point| point.experiment == "multi-stream")
+/// Mean idle share of an end's cores in each test over several streams in the same direction, 0 to 1.
+pub(crate) fn idle_with_several(results: &Results, judged: &Run<'_>, end: End) -> Vec<f64> {
+    let several = results.points.iter().filter(|point| point.experiment == "multi-stream");
+    let runs = several
         .filter_map(Run::of)
-        .filter(|run| run.direction.direction == judged.direction.direction)
-        .collect();
-    let idle_of = |end: End| {
-        let of_run = |run: &Run<'_>| {
-            let cores = &run.report(end)?.cores;
-            share(cores.iter().map(|core| core.idle).sum(), cores.len() as f64)
-        };
-        middle(runs.iter().filter_map(of_run))
+        .filter(|run| run.direction.direction == judged.direction.direction);
+    let of_run = |run: Run<'_>| {
+        let cores = &run.report(end)?.cores;
+        share(cores.iter().map(|core| core.idle).sum(), cores.len() as f64)
     };
-    (idle_of(judged.sender), idle_of(opposite(judged.sender)))
+    runs.filter_map(of_run).collect()
 }
 
-/// The UDP test in the same direction, of several settings the one that delivered most.
-pub(crate) fn udp_test(results: &Results, judged: &Run<'_>) -> Option<UdpSeen> {
+/// The repeats of the UDP test in the same direction, of several settings the one that delivered most.
+pub(crate) fn udp_repeats(results: &Results, judged: &Run<'_>) -> Vec<UdpSeen> {
     let points = results.points.iter().filter(|point| point.experiment == "udp");
     let mut settings: Vec<(&Point, Vec<UdpSeen>)> = Vec::new();
     for point in points {
@@ -406,24 +392,13 @@ pub(crate) fn udp_test(results: &Results, judged: &Run<'_>) -> Option<UdpSeen> {
             None => settings.push((point, vec![seen])),
         }
     }
-    let medians = settings.iter().filter_map(|(_, repeats)| UdpSeen::median(repeats));
-    medians.max_by(|a, b| a.delivered_bits_per_s.total_cmp(&b.delivered_bits_per_s))
-}
-
-impl UdpSeen {
-    fn median(repeats: &[Self]) -> Option<Self> {
-        let of = |figure: fn(&Self) -> f64| {
-            stats::median(&repeats.iter().map(figure).collect::<Vec<_>>())
-        };
-        Some(Self {
-            sent_bits_per_s: of(|seen| seen.sent_bits_per_s)?,
-            delivered_bits_per_s: of(|seen| seen.delivered_bits_per_s)?,
-            sent_count: middle(repeats.iter().filter_map(|seen| seen.sent_count)),
-            lost_share: of(|seen| seen.lost_share)?,
-            located: repeats.iter().all(|seen| seen.located),
-            reordered_share: of(|seen| seen.reordered_share)?,
-        })
-    }
+    let delivered = |repeats: &[UdpSeen]| {
+        let rates: Vec<f64> = repeats.iter().map(|one| one.delivered_bits_per_s).collect();
+        stats::median(&rates)
+    };
+    let told = settings.into_iter().filter_map(|(_, all)| Some((delivered(&all)?, all)));
+    let most = told.max_by(|a, b| a.0.total_cmp(&b.0));
+    most.map_or_else(Vec::new, |(_, repeats)| repeats)
 }
 
 /// The UDP figures of a point in direction `way`; `None` if it is not such a test.
@@ -515,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn udp_counts_by_the_median_of_the_setting_that_delivered_most() {
+    fn udp_counts_by_the_repeats_of_the_setting_that_delivered_most() {
         let offered = |rate: f64, mbit_per_s: f64, lost_count: u64| {
             let mut point = point("udp", TestSpec::udp(1448), mbit_per_s, lost_count);
             point.varied.insert("offered_bits_per_s".to_owned(), rate);
@@ -530,7 +505,9 @@ mod tests {
             offered(5e8, 490.0, 0),
         ];
         let run = Run::of(&results.points[0]).expect("a bulk test");
-        let udp = udp_test(&results, &run).expect("UDP tests");
-        assert_eq!((udp.delivered_bits_per_s, udp.lost_share), (720e6, 0.02));
+        let udp = udp_repeats(&results, &run);
+        let told: Vec<(f64, f64)> =
+            udp.iter().map(|one| (one.delivered_bits_per_s, one.lost_share)).collect();
+        assert_eq!(told, [(700e6, 0.01), (950e6, 0.03), (720e6, 0.02)]);
     }
 }

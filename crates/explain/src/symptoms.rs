@@ -64,12 +64,26 @@ pub struct Symptom {
 pub struct SymptomEstimate {
     /// Median over the repeats.
     pub median: f64,
+    /// Sum over the repeats, by which rare events count.
+    pub sum: f64,
     /// Repeats that measured it, at least 1.
     pub repeats_count: u32,
     /// How far the repeats differ; absent with one repeat.
     pub spread: Option<RepeatSpread>,
     /// How uncertain one repeat is by its own samples; absent with several repeats or fewer than 3 samples.
     pub sampling: Option<SamplingError>,
+}
+
+impl SymptomEstimate {
+    /// One standard error of the median as far as it is known, in the symptom's unit: by the repeats, else by the samples
+    /// of the only one; 0 where neither tells.
+    pub(crate) fn error(&self) -> f64 {
+        match (self.spread, self.sampling) {
+            (Some(spread), _) => spread.deviation / f64::from(self.repeats_count).sqrt(),
+            (None, Some(sampling)) => sampling.standard_error,
+            (None, None) => 0.0,
+        }
+    }
 }
 
 /// How far the repeats of one test differ, in the symptom's unit.
@@ -238,6 +252,7 @@ fn estimate(unit: SymptomUnit, values: &[f64], samples: &[f64]) -> Option<Sympto
     });
     Some(SymptomEstimate {
         median,
+        sum: values.iter().sum(),
         repeats_count: count(values.len()),
         // Squares of absurd figures are infinite.
         spread: spread.filter(|spread| spread.deviation.is_finite()),

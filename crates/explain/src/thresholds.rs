@@ -38,6 +38,22 @@ impl Ramp {
         1.0 - self.of(value)
     }
 
+    /// Mean confidence, 0 to 1, over the values from `low` to `high`, which an uncertain figure may have.
+    pub(crate) fn over(self, low: f64, high: f64) -> f64 {
+        let width = high - low;
+        // Narrower than this, the difference of two areas is lost in rounding.
+        if width.is_nan() || width <= high.abs().max(low.abs()) * 1e-6 {
+            return self.of(f64::midpoint(low, high));
+        }
+        // Confidence integrated up to a value.
+        let area = |value: f64| {
+            let rise = self.to - self.from;
+            let part = (value - self.from).clamp(0.0, rise);
+            part * part / (2.0 * rise) + (value - self.to).max(0.0)
+        };
+        ((area(high) - area(low)) / width).clamp(0.0, 1.0)
+    }
+
     /// The range in units of another figure.
     pub(crate) fn times(self, unit: f64) -> Self {
         Self::new(self.from * unit, self.to * unit)
@@ -172,7 +188,8 @@ const PREFACE: &str = "
 ## Thresholds and weights
 
 Every number that decides something in a verdict, with its reason. A range is a figure's values over which confidence
-rises from 0 to 1. Origin: *nature*, a protocol or a law; *instrument*, how exactly the figure is counted; *chosen*,
+rises from 0 to 1; of symptoms whose standard error is known, several limits take the mean confidence over one such error
+to either side. Origin: *nature*, a protocol or a law; *instrument*, how exactly the figure is counted; *chosen*,
 set by hand, for the reason given. Those of the last table are set by the recorded cases of `testdata/planted`.
 ";
 
@@ -202,5 +219,23 @@ mod tests {
         assert_eq!(range.times(10.0), Ramp::new(1.0, 3.0));
         assert_eq!(Ramp::new(1.0, 2.0).plus(Ramp::new(0.5, 1.0)), Ramp::new(1.5, 3.0));
         assert_eq!(range.of(f64::NAN), 0.0);
+    }
+
+    #[test]
+    fn an_uncertain_figure_counts_by_the_mean_over_its_values() {
+        let range = Ramp::new(1.0, 3.0);
+        for (low, high, mean) in [
+            (0.0, 1.0, 0.0),
+            (3.0, 9.0, 1.0),
+            (1.0, 3.0, 0.5),
+            (2.0, 2.0, 0.5),
+            // From 0 to 1 nothing, then up to a half: a quarter of one unit in two.
+            (0.0, 2.0, 0.125),
+            // The same mirrored: the other half, then all.
+            (2.0, 4.0, 0.875),
+        ] {
+            assert!((range.over(low, high) - mean).abs() < 1e-12, "{low} to {high}");
+        }
+        assert_eq!(range.over(f64::NAN, 1.0), 0.0);
     }
 }

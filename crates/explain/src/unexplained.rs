@@ -27,10 +27,9 @@ static SIGNS: [Sign; 10] = [
     Sign {
         what: "UDP",
         words: |seen| {
-            let udp = seen.udp?;
             let gain = seen.shown().path(names::UDP_GAIN)?;
-            let place = if udp.located { "on the path" } else { "at an unknown place" };
-            let lost = percent(udp.lost_share);
+            let lost = percent(seen.shown().path(names::UDP_LOST)?);
+            let place = seen.shown().place_of_udp_losses();
             Some(format!("UDP gets {gain:.2} times as much through and loses {lost} {place}"))
         },
     },
@@ -62,7 +61,7 @@ static SIGNS: [Sign; 10] = [
     Sign {
         what: "retransmissions",
         words: |seen| {
-            let again = fine_percent(seen.flow.retransmit_share?);
+            let again = fine_percent(seen.shown().sender(names::RETRANSMIT_SHARE)?);
             Some(format!("{again} of the segments were retransmitted"))
         },
     },

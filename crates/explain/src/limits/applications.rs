@@ -184,12 +184,12 @@ fn fullness(seen: &Observed<'_>) -> Option<f64> {
 /// Weight of a slow reader without a requested read rate: its socket is full although its thread has time.
 fn unasked_weight(seen: &Observed<'_>) -> f64 {
     let held_back = path::HELD_BY_READER.of(seen.receive_window_share());
-    let Some(fullness) = fullness(seen) else {
+    let slow_reader = seen.fit[Fitted::SlowReader];
+    let Some(full) = seen.shown().receiver_reaches(names::SOCKET_FULLNESS, slow_reader) else {
         let steadiness = seen.shown().sender(names::PEER_WINDOW_STEADINESS);
         let unsteady = steadiness.map_or(0.0, |steady| path::STEADY_WINDOW.not(steady));
         return path::READER_UNSEEN * unsteady * held_back;
     };
-    let full = seen.fit[Fitted::SlowReader].of(fullness);
     // Reported pauses count; without them, the time in which the thread neither ran nor waited.
     match (seen.shown().receiver(names::READER_IDLE), seen.shown().thread_busy(seen.receiver.end)) {
         (Some(paused), _) => full * held_back * path::READER_PAUSED.of(paused),

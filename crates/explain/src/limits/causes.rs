@@ -10,9 +10,10 @@ use crate::thresholds::{hosts, signs};
 
 /// Confidence, 0 to 1, that a processor quota throttled an end.
 pub(super) fn throttled(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
-    let of_host = |name: &str| seen.shown().host(host.end, name).unwrap_or(0.0);
-    signs::THROTTLED_PERIODS.of(of_host(names::QUOTA_THROTTLED))
-        * signs::THROTTLED_TIME.of(of_host(names::QUOTA_STOPPED))
+    let of_host =
+        |name: &str, range| seen.shown().host_reaches(host.end, name, range).unwrap_or(0.0);
+    of_host(names::QUOTA_THROTTLED, signs::THROTTLED_PERIODS)
+        * of_host(names::QUOTA_STOPPED, signs::THROTTLED_TIME)
 }
 
 /// Confidence, 0 to 1, that the clock is held low.
@@ -103,7 +104,7 @@ pub(super) fn uncombined(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
 
 /// Confidence, 0 to 1, that the connection's segments are smaller than necessary.
 pub(super) fn small_segments(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
-    let Some(mss) = seen.flow.mss_bytes else { return 0.0 };
+    let Some(mss) = seen.shown().sender(names::SEGMENT_PAYLOAD) else { return 0.0 };
     // Combined segments cost as much as one packet.
     signs::SMALL_SEGMENT_BYTES.not(mss) * small_packets(seen, host)
 }
@@ -111,9 +112,9 @@ pub(super) fn small_segments(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
 /// Confidence, 0 to 1, that the hypervisor leaves an end's core too little time: it took a considerable part, and what
 /// it left was used up.
 pub(super) fn stolen(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
-    let of_host = |name: &str| seen.shown().host(host.end, name);
-    let Some(steal) = of_host(names::STOLEN) else { return 0.0 };
-    hosts::STEAL.of(steal) * hosts::STEAL_IDLE.not(of_host(names::STOLEN_IDLE).unwrap_or(0.0))
+    let of_host = |name: &str, range| seen.shown().host_reaches(host.end, name, range);
+    let Some(steals) = of_host(names::STOLEN, hosts::STEAL) else { return 0.0 };
+    steals * (1.0 - of_host(names::STOLEN_IDLE, hosts::STEAL_IDLE).unwrap_or(0.0))
 }
 
 /// The strongest of these reasons at one end, 0 to 1.
@@ -133,10 +134,12 @@ pub(super) fn other_reason(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
 
 /// Share of the retransmissions that an end's drops explain, 0 (none) to 1 (all).
 pub(super) fn explains_losses(seen: &Observed<'_>, dropped_pkts: u64) -> f64 {
-    if seen.flow.retransmits_count.is_none_or(|again| again < signs::RETRANSMITS_MIN) {
+    let of_all = seen.shown().sender_events(names::RETRANSMITTED);
+    if of_all.is_none_or(|again| again < signs::RETRANSMITS_MIN) {
         return 0.0;
     }
-    let again = seen.flow.run_retransmits_count.unwrap_or(0.0).max(1.0);
+    // The drops are those of one repeat.
+    let again = seen.flow.retransmits_count.unwrap_or(0.0).max(1.0);
     // A dropped packet may combine many segments, so a few drops may cause many retransmissions.
     signs::DROPS_OF_RETRANSMITS.of(ratio(dropped_pkts as f64, again).unwrap_or(0.0))
         * signs::DROPS_COUNT.of(dropped_pkts as f64)

@@ -5,6 +5,7 @@ use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
 use super::losses::{marks, own_drops_bind};
 use super::packet_core::packet_core_full;
+use super::windows::congestion_window_use;
 use super::{more_streams, several_streams, several_words};
 use crate::advice::Advice;
 use crate::ceiling::{is_disproved, window_ceiling};
@@ -13,6 +14,7 @@ use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{at_least, fine_percent, percent, ratio};
 use crate::observed::{Observed, end_name};
+use crate::symptoms::names;
 use crate::thresholds::{Fitted, path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
@@ -45,7 +47,7 @@ impl Mechanism for CongestionControl {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let rising = rising(seen);
         let lifted = seen.lifted_by_streams();
-        let shown = if seen.several.is_some() {
+        let shown = if seen.shown().path(names::STREAMS_GAIN).is_some() {
             lifted.max(rising)
         } else {
             path::CWND_UNTRIED.max(rising)
@@ -53,14 +55,17 @@ impl Mechanism for CongestionControl {
         let used = if paced(seen) {
             1.0
         } else {
-            seen.flow.window_use().map_or(path::CWND_USED_UNKNOWN, |used| {
+            congestion_window_use(seen).map_or(path::CWND_USED_UNKNOWN, |used| {
                 at_least(path::CWND_USED_LEAST, seen.fit[Fitted::UsedCwnd].of(used))
             })
         };
-        let again = seen.flow.retransmit_share.unwrap_or(0.0);
-        let lost = path::CWND_LOST.of(again);
+        let loses = |range| {
+            let told = seen.shown().sender_reaches(names::RETRANSMIT_SHARE, range);
+            told.unwrap_or(0.0)
+        };
+        let lost = loses(path::CWND_LOST);
         // Throughput that rises after many losses recovers from them.
-        let ramps_up = rising * path::CWND_RECOVERING.not(again);
+        let ramps_up = rising * (1.0 - loses(path::CWND_RECOVERING));
         let weighed = Weighing::most(signs::INDIRECT)
             .by(shown, "more streams carry no more, or were not tried")
             .by(used, "the congestion window is not used up")
@@ -95,9 +100,7 @@ impl Mechanism for CongestionControl {
         if let (true, TestLimit::DurationS(duration_s)) =
             (rising(seen) > signs::LIKELY, seen.spec.limit)
         {
-            let growth = seen
-                .flow
-                .growth
+            let growth = growth(seen)
                 .unwrap_or(predictions::OMIT_GROWTH_UNKNOWN)
                 .min(predictions::OMIT_GROWTH_MOST);
             let from_s = seen.spec.omit_s;
@@ -114,7 +117,7 @@ impl Mechanism for CongestionControl {
         }
         experiments.extend(more_streams(self.limit(), seen, headroom));
         if let Some(to) = another(seen) {
-            let from = seen.flow.congestion_control.clone().unwrap_or_default();
+            let from = seen.setup.congestion_control.clone().unwrap_or_default();
             let most = headroom
                 .unwrap_or(rate * predictions::ANOTHER_CONTROL)
                 .max(rate * predictions::ANOTHER_CONTROL_EXPECTED);
@@ -143,7 +146,7 @@ impl Mechanism for CongestionControl {
             let end = end_name(seen.sender.end);
             let text =
                 format!("at the {end} end: sysctl -w net.ipv4.tcp_congestion_control={name}");
-            let from = seen.flow.congestion_control.clone().unwrap_or_default();
+            let from = seen.setup.congestion_control.clone().unwrap_or_default();
             lines.push(Advice::of(Change::CongestionControl { from, to: name }, text));
         }
         if seen.sender.interface().is_some_and(|i| i.route_metrics.contains_key("cwnd")) {
@@ -162,32 +165,39 @@ impl Mechanism for CongestionControl {
 /// 1 if the sender's kernel told of its windows, else 0: then a send buffer, pacing or a slow writer would look the same,
 /// and more streams would lift each of them.
 fn recorded(seen: &Observed<'_>) -> f64 {
-    let told = [
-        seen.flow.congestion_window_bytes,
-        seen.flow.receive_window_share,
-        seen.flow.send_buffer_share,
-    ];
-    if told.iter().any(Option::is_some) { 1.0 } else { 0.0 }
+    let told = [names::CWND, names::WINDOW_LIMITED, names::BUFFER_LIMITED];
+    if told.iter().any(|name| seen.shown().sender(name).is_some()) { 1.0 } else { 0.0 }
+}
+
+/// Throughput of the last third of the test over that of the first.
+fn growth(seen: &Observed<'_>) -> Option<f64> {
+    seen.shown().path(names::GROWTH)
 }
 
 fn rising(seen: &Observed<'_>) -> f64 {
-    seen.flow.growth.map_or(0.0, |growth| path::RISING.of(growth))
+    seen.shown().path_reaches(names::GROWTH, path::RISING).unwrap_or(0.0)
+}
+
+/// Segments retransmitted, of those sent, 0 to 1.
+fn again(seen: &Observed<'_>) -> Option<f64> {
+    seen.shown().sender(names::RETRANSMIT_SHARE)
 }
 
 /// Whether the kernel's pacing spaces the packets: its rate then equals the throughput.
 fn paced(seen: &Observed<'_>) -> bool {
-    let pacing = seen.flow.pacing_bits_per_s.and_then(|pacing| ratio(pacing, seen.rate()));
+    let pacing = seen.shown().sender(names::PACING_RATE);
+    let pacing = pacing.and_then(|pacing| ratio(pacing, seen.rate()));
     pacing.is_some_and(|of_rate| (path::PACED_FROM..path::PACED_TO).contains(&of_rate))
 }
 
 fn law(seen: &Observed<'_>) -> Option<f64> {
-    window_ceiling(seen.flow.congestion_window_bytes?, seen.flow.rtt_s?)
+    window_ceiling(seen.shown().sender(names::CWND)?, seen.shown().sender(names::RTT)?)
 }
 
 /// Another algorithm that the sender has: BBR, or CUBIC if BBR is in use.
 fn another(seen: &Observed<'_>) -> Option<String> {
     let names = seen.sysctl(seen.sender.end, "net.ipv4.tcp_available_congestion_control")?;
-    let current = seen.flow.congestion_control.as_deref()?;
+    let current = seen.setup.congestion_control.as_deref()?;
     ["bbr", "cubic"]
         .into_iter()
         .find(|name| *name != current && names.split_whitespace().any(|offered| offered == *name))
@@ -195,13 +205,14 @@ fn another(seen: &Observed<'_>) -> Option<String> {
 }
 
 fn evidence(seen: &Observed<'_>, rising: f64) -> Vec<String> {
+    let of_sender = |name: &str| seen.shown().sender(name);
     let mut lines = Vec::new();
-    let name = seen.flow.congestion_control.as_deref().unwrap_or("congestion control");
+    let name = seen.setup.congestion_control.as_deref().unwrap_or("congestion control");
     if let (Some(window), Some(rtt_s), Some(law)) =
-        (seen.flow.congestion_window_bytes, seen.flow.rtt_s, law(seen))
+        (of_sender(names::CWND), of_sender(names::RTT), law(seen))
     {
         let used =
-            seen.flow.window_use().map(|used| format!(", {} of it in flight", percent(used)));
+            congestion_window_use(seen).map(|used| format!(", {} of it in flight", percent(used)));
         // Half of the time a window that varies is below its median, and the mean rate above what that allows.
         let median = if is_disproved(law, seen.rate()) { "median " } else { "" };
         lines.push(format!(
@@ -216,13 +227,13 @@ fn evidence(seen: &Observed<'_>, rising: f64) -> Vec<String> {
     if let Some(locked) = seen.sender.interface().and_then(|i| i.route_metrics.get("cwnd")) {
         lines.push(format!("the sender's route locks the congestion window to {locked} segments"));
     }
-    if let (true, Some(growth)) = (rising > 0.0, seen.flow.growth) {
+    if let (true, Some(growth)) = (rising > 0.0, growth(seen)) {
         lines.push(format!(
             "throughput still rises: the last third carries {growth:.1} times the first"
         ));
     }
     lines.extend(several_words(seen));
-    lines.extend(seen.flow.retransmit_share.map(|share| match share {
+    lines.extend(again(seen).map(|share| match share {
         0.0 => "no segment was retransmitted".to_owned(),
         share => format!("{} of the segments retransmitted", fine_percent(share)),
     }));
@@ -230,14 +241,15 @@ fn evidence(seen: &Observed<'_>, rising: f64) -> Vec<String> {
 }
 
 fn against(seen: &Observed<'_>) -> String {
-    match (seen.streams_gain(), seen.flow.window_use()) {
+    let of_sender = |name: &str| seen.shown().sender(name);
+    match (seen.streams_gain(), congestion_window_use(seen)) {
         (Some(gain), _) if gain < path::STREAMS_NO_MORE => {
             format!("more streams, more congestion windows: {gain:.2} times as much")
         }
         (_, Some(used)) if used < path::CWND_UNUSED_TOLD => {
             format!("only {} of the congestion window is in flight", percent(used))
         }
-        _ if seen.flow.receive_window_share.is_none() && seen.flow.send_buffer_share.is_none() => {
+        _ if of_sender(names::WINDOW_LIMITED).or(of_sender(names::BUFFER_LIMITED)).is_none() => {
             "what held the sender back was not recorded".to_owned()
         }
         _ if seen.unexplained() < signs::LIKELY => {
@@ -249,8 +261,8 @@ fn against(seen: &Observed<'_>) -> String {
         _ if seen.hosts_full() > signs::LIKELY => {
             "the hosts' cores are full before the window is".to_owned()
         }
-        _ if seen.flow.retransmit_share.is_some_and(|share| share > path::CWND_LOST.to) => {
-            let share = seen.flow.retransmit_share.unwrap_or(0.0);
+        _ if again(seen).is_some_and(|share| share > path::CWND_LOST.to) => {
+            let share = again(seen).unwrap_or(0.0);
             format!(
                 "losses hold its window down: {} of the segments retransmitted",
                 fine_percent(share)

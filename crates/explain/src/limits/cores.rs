@@ -12,6 +12,7 @@ use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::percent;
 use crate::observed::{HostView, Observed, end_name};
+use crate::symptoms::names;
 use crate::thresholds::{hosts, predictions};
 
 #[derive(Debug)]
@@ -62,7 +63,7 @@ impl Mechanism for SenderCore {
     fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let several = "use several streams on several cores";
         vec![
-            placement(&seen.sender),
+            placement(seen, &seen.sender),
             Advice::of(
                 Change::SendPath(SendPath::Sendfile),
                 "spend less on each byte: --send-path sendfile",
@@ -114,7 +115,7 @@ impl Mechanism for ReceiverCore {
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         vec![
-            placement(&seen.receiver),
+            placement(seen, &seen.receiver),
             "let packets come in larger pieces: larger MTU, GRO".to_owned().into(),
             "spread the receive work: more queues, RPS".to_owned().into(),
             Advice::of(several_streams(seen), "use several streams on several cores"),
@@ -129,10 +130,11 @@ fn opinion(
     by_thread: f64,
 ) -> Opinion {
     let weight = by_thread.max(by_exhaustion(seen, own, other));
+    let busy = seen.shown().thread_busy(own.end);
     let mut evidence: Vec<String> =
         own.thread_text().map(|text| format!("{}: {text}", own.name())).into_iter().collect();
     if let Some(text) = own.mode_text() {
-        evidence.push(format!("thread time: {text}{}", work_text(own)));
+        evidence.push(format!("thread time: {text}{}", work_text(seen, own)));
     }
     if let Some(core) = own.core.filter(|core| core.steal > hosts::STEAL_TOLD) {
         evidence.push(format!("the hypervisor took {} of core {}", percent(core.steal), core.core));
@@ -152,8 +154,9 @@ fn opinion(
         let machine =
             if seen.one_machine { " (both ends and the emulated path share them)" } else { "" };
         evidence.push(format!("all cores together are {} idle{machine}", percent(idle)));
-        if let (Some(idle), Some((streams, _))) = (seen.several_idle(own), seen.several) {
-            evidence.push(format!("with {streams} streams they are {} idle", percent(idle)));
+        let streams = seen.shown().path(names::STREAMS);
+        if let (Some(idle), Some(streams)) = (seen.idle_with_several(own), streams) {
+            evidence.push(format!("with {streams:.0} streams they are {} idle", percent(idle)));
         }
     }
     Opinion {
@@ -161,7 +164,7 @@ fn opinion(
         doubt: None,
         end: Some(own.end),
         evidence,
-        against: match own.busy_share() {
+        against: match busy {
             Some(busy) if own.is_process => {
                 format!("its process ran {} of the time; its threads were not seen", percent(busy))
             }
@@ -172,8 +175,7 @@ fn opinion(
             None if own.told => "its thread's times are unknown".to_owned(),
             None => format!("the {} end reports nothing about its cores", end_name(own.end)),
         },
-        ceiling_bits_per_s: own
-            .busy_share()
+        ceiling_bits_per_s: busy
             // A thread that mostly sleeps spends its time on wake-ups, which do not scale.
             .filter(|busy| *busy > hosts::THREAD_SCALES)
             .map(|busy| seen.rate() / busy),
@@ -184,11 +186,12 @@ fn opinion(
 /// 0 if the other end's thread was busier.
 fn by_exhaustion(seen: &Observed<'_>, own: &HostView<'_>, other: &HostView<'_>) -> f64 {
     let exhausted = seen.exhausted(own);
-    let lacks = |host: &HostView<'_>| host.busy_share().unwrap_or(0.0);
+    let lacks = |host: &HostView<'_>| seen.shown().thread_busy(host.end).unwrap_or(0.0);
     if lacks(own) <= hosts::EXHAUSTION_BUSY || lacks(own) < lacks(other) {
         return 0.0;
     }
-    let waits = hosts::EXHAUSTION_WAITS.of(own.wait_share.unwrap_or(0.0));
+    let waits = seen.shown().host_reaches(own.end, names::THREAD_WAIT, hosts::EXHAUSTION_WAITS);
+    let waits = waits.unwrap_or(0.0);
     (hosts::EXHAUSTION + hosts::EXHAUSTION_WAITED * waits)
         * exhausted
         * seen.unexplained()
@@ -205,7 +208,7 @@ fn experiments(
     let mut experiments = Vec::new();
     if !own.pinned.is_empty() {
         let change = Change::MoveCores { end: own.end, from: own.pinned.clone(), to: Vec::new() };
-        let waited = own.wait_share.unwrap_or(0.0).min(predictions::WAITED_MOST);
+        let waited = seen.shown().thread_waited(own.end).min(predictions::WAITED_MOST);
         let mut elsewhere =
             lifted(limit, seen, change, predictions::MOVED_MOST / (1.0 - waited), headroom);
         // A thread that fills a core by itself would fill another core as well.
@@ -237,13 +240,13 @@ fn experiments(
 }
 
 /// Describes the other work of the core, if it is considerable: `; softirq takes 40% of its core`.
-fn work_text(host: &HostView<'_>) -> String {
+fn work_text(seen: &Observed<'_>, host: &HostView<'_>) -> String {
     let Some(core) = &host.core else { return String::new() };
     let mut text = String::new();
     if core.softirq > hosts::WORK_TOLD {
         text += &format!("; softirq takes {} of core {}", percent(core.softirq), core.core);
     }
-    let own = host.run_share.unwrap_or(0.0);
+    let own = seen.shown().thread_ran(host.end).unwrap_or(0.0);
     let others = (core.user + core.system - own).max(0.0);
     if others > hosts::WORK_TOLD {
         text += &format!("; other threads take {} of core {}", percent(others), core.core);
@@ -252,9 +255,9 @@ fn work_text(host: &HostView<'_>) -> String {
 }
 
 /// Where the end's thread should run.
-fn placement(host: &HostView<'_>) -> Advice {
+fn placement(seen: &Observed<'_>, host: &HostView<'_>) -> Advice {
     let end = end_name(host.end);
-    let waited = host.wait_share.unwrap_or(0.0) > hosts::WAIT_TOLD;
+    let waited = seen.shown().thread_waited(host.end) > hosts::WAIT_TOLD;
     match (&host.pinned[..], waited) {
         ([], false) => {
             format!("pin the {end} end's thread next to the core that serves its NIC queue").into()

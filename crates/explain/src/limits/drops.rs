@@ -13,6 +13,7 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::fine_percent;
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy, change};
+use crate::symptoms::names;
 use crate::thresholds::{hosts, predictions, signs};
 use crate::weighing::{self, Weighing};
 
@@ -81,7 +82,8 @@ impl Mechanism for Qdisc {
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
         // Without retransmissions there is nothing that paced packets could prevent.
-        if seen.flow.retransmits_count.is_some_and(|count| count >= signs::RETRANSMITS_MIN) {
+        let again = seen.shown().sender_events(names::RETRANSMITTED);
+        if again.is_some_and(|count| count >= signs::RETRANSMITS_MIN) {
             return spaced(self.limit(), seen);
         }
         with_bbr(self.limit(), seen, headroom).into_iter().collect()
@@ -377,6 +379,7 @@ fn overflow_binds(seen: &Observed<'_>) -> f64 {
 }
 
 fn repeats_text(seen: &Observed<'_>) -> Option<String> {
-    let (count, of_sent) = (seen.flow.retransmits_count?, seen.flow.retransmit_share?);
+    let count = seen.shown().sender_events(names::RETRANSMITTED)?;
+    let of_sent = seen.shown().sender(names::RETRANSMIT_SHARE)?;
     Some(format!("{} retransmissions, {}", show_count(count), fine_percent(of_sent)))
 }

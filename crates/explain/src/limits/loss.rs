@@ -4,7 +4,10 @@ use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
 
 use super::causes::explains_losses;
-use super::losses::{algorithm, common_ceiling, law, mistaken, overflow, udp_is_spared};
+use super::losses::{
+    algorithm, common_ceiling, law, mistaken, overflow, retransmit_share, retransmits_count,
+    udp_is_spared,
+};
 use super::others::shares;
 use super::trials::with_bbr;
 use super::{datagram_bytes, more_streams, several_streams, several_words};
@@ -13,8 +16,9 @@ use crate::ceiling::is_disproved;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{fine_percent, percent};
+use crate::numbers::{fine_percent, percent, positive};
 use crate::observed::{Observed, end_name};
+use crate::symptoms::names;
 use crate::thresholds::{Fitted, path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
@@ -47,8 +51,8 @@ impl Mechanism for Loss {
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
-        let count = seen.flow.retransmits_count.unwrap_or(0.0);
-        let share = seen.flow.retransmit_share.unwrap_or(0.0);
+        let count = retransmits_count(seen).unwrap_or(0.0);
+        let share = retransmit_share(seen);
         let (response, by_events) = answer(seen);
         let answers = match response {
             Some(response) => {
@@ -59,7 +63,7 @@ impl Mechanism for Loss {
                 1.0 - path::LAW_ABOVE.of(above).max(path::LAW_BELOW.of(below))
             }
             // Without SACK most retransmissions are needless, so their share says little of the losses.
-            None if seen.flow.is_sack_negotiated == Some(false) => {
+            None if seen.setup.is_sack_negotiated == Some(false) => {
                 path::LOSS_WITHOUT_SACK * path::LOSS_UNANSWERED.of(share)
             }
             None => path::LOSS_UNANSWERED.of(share),
@@ -67,7 +71,7 @@ impl Mechanism for Loss {
         let enough = if count >= signs::RETRANSMITS_MIN { 1.0 } else { 0.0 };
         let overflow = overflow(seen);
         // A sender that tells no more than its retransmissions may be held back by what nobody saw.
-        let shown = if seen.flow.congestion_window_bytes.is_some() { 1.0 } else { signs::INDIRECT };
+        let shown = if seen.shown().sender(names::CWND).is_some() { 1.0 } else { signs::INDIRECT };
         let weighed = Weighing::most(shown)
             .by(enough, "too few retransmissions for a rate of them")
             .by(answers, "the congestion control's law for these losses is not what was measured")
@@ -109,7 +113,7 @@ impl Mechanism for Loss {
         let rate = seen.rate();
         let mut experiments = Vec::new();
         experiments.extend(with_bbr(self.limit(), seen, headroom));
-        let share = seen.flow.retransmit_share.unwrap_or(0.0);
+        let share = retransmit_share(seen);
         let offered = rate * predictions::UDP_HALF_RATE;
         experiments.push(Experiment {
             limit: self.limit(),
@@ -182,8 +186,8 @@ fn nowhere_else(seen: &Observed<'_>) -> Option<String> {
 /// The law's rates for the losses, each counted, and for the bursts in which they came. The window shrinks once per
 /// burst: the truth lies between the two.
 fn answer(seen: &Observed<'_>) -> (Option<f64>, Option<f64>) {
-    let by_share = |share: Option<f64>| share.and_then(|share| law(seen, share));
-    (by_share(seen.flow.retransmit_share), by_share(seen.flow.loss_event_share))
+    let by_share = |name: &str| law(seen, seen.shown().sender(name)?);
+    (by_share(names::RETRANSMIT_SHARE), by_share(names::LOSS_EVENT_SHARE))
 }
 
 /// The larger of the two.
@@ -194,8 +198,9 @@ fn most(response: Option<f64>, by_events: Option<f64>) -> Option<f64> {
 fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) -> Vec<String> {
     let mut lines = Vec::new();
     let name = algorithm(seen).unwrap_or("the congestion control (taken to be CUBIC)");
-    if let Some(count) = seen.flow.retransmits_count {
-        let share = seen.flow.retransmit_share.filter(|share| *share > 0.0);
+    let of_sender = |name: &str| seen.shown().sender(name);
+    if let Some(count) = retransmits_count(seen) {
+        let share = positive(retransmit_share(seen));
         let share = share.map_or_else(String::new, |share| format!(", {}", fine_percent(share)));
         let mut line = format!("{} retransmissions{share}", show_count(count));
         if let Some(response) = response {
@@ -212,7 +217,7 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
         lines.push(line);
     }
     lines.extend(nowhere_else(seen));
-    if let (Some(window), Some(rtt_s)) = (seen.flow.congestion_window_bytes, seen.flow.rtt_s) {
+    if let (Some(window), Some(rtt_s)) = (of_sender(names::CWND), of_sender(names::RTT)) {
         lines.push(format!(
             "congestion window {} at {}",
             show_byte_size(saturating_u64(window)),
@@ -220,12 +225,10 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
         ));
     }
     lines.extend(several_words(seen));
-    if let Some(udp) = seen.udp.filter(|udp| udp.lost_share > 0.0) {
-        lines.push(format!(
-            "UDP at {} lost {} too",
-            show_bit_rate(udp.sent_bits_per_s),
-            show_share(udp.lost_share)
-        ));
+    let of_path = |name: &str| seen.shown().path(name);
+    let udp = of_path(names::UDP_SENT).zip(of_path(names::UDP_LOST));
+    if let Some((sent, lost)) = udp.filter(|(_, lost)| *lost > 0.0) {
+        lines.push(format!("UDP at {} lost {} too", show_bit_rate(sent), show_share(lost)));
     }
     lines
 }
@@ -241,12 +244,12 @@ fn in_bursts(each: f64, by_events: Option<f64>) -> String {
 }
 
 fn against(seen: &Observed<'_>, count: f64, overflow: f64) -> String {
-    let share = seen.flow.retransmit_share.filter(|share| *share > 0.0);
+    let share = positive(retransmit_share(seen));
     let share = share.map_or_else(String::new, |share| format!(" ({})", fine_percent(share)));
     let lost = format!("{} retransmissions{share}", show_count(count));
     if count < signs::RETRANSMITS_MIN {
         return match saturating_u64(count) {
-            0 if seen.flow.retransmits_count.is_none() => {
+            0 if retransmits_count(seen).is_none() => {
                 "the sender does not report retransmissions".to_owned()
             }
             0 => "no retransmissions".to_owned(),

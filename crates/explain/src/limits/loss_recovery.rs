@@ -3,7 +3,7 @@
 use results::{End, Limit, SettingChange};
 use units::{show_bit_rate, show_count, show_seconds};
 
-use super::losses::overflow;
+use super::losses::{overflow, retransmit_share, retransmits_count};
 use super::windows::sysctl;
 use super::{halved_segments, more_streams, several_streams, several_words};
 use crate::advice::Advice;
@@ -11,6 +11,7 @@ use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{fine_percent, percent, positive};
 use crate::observed::{Observed, end_name, opposite};
+use crate::symptoms::names;
 use crate::thresholds::{path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
@@ -138,10 +139,6 @@ fn refusing(seen: &Observed<'_>) -> Vec<End> {
     ends(seen).into_iter().filter(is_off).collect()
 }
 
-fn uses_bbr(seen: &Observed<'_>) -> bool {
-    seen.flow.congestion_control.as_deref().is_some_and(|name| name.starts_with("bbr"))
-}
-
 /// What one repair per round trip allows.
 #[derive(Debug, Clone, Copy)]
 struct Law {
@@ -155,15 +152,16 @@ struct Law {
 
 /// The law for this connection; `None` unless it repairs one loss per round trip.
 fn law(seen: &Observed<'_>) -> Option<Law> {
-    let applies = seen.flow.is_sack_negotiated == Some(false)
-        && uses_bbr(seen)
-        && seen.flow.retransmits_count.is_some_and(|count| count >= signs::RETRANSMITS_MIN);
-    let again = positive(seen.flow.retransmit_share.filter(|_| applies)?)?;
+    let applies = seen.setup.is_sack_negotiated == Some(false)
+        && seen.setup.is_bbr()
+        && retransmits_count(seen).is_some_and(|count| count >= signs::RETRANSMITS_MIN);
+    let again = positive(retransmit_share(seen)).filter(|_| applies)?;
     // A receiver that does not tell where datagrams were lost may have lost them itself.
-    let udp = seen.udp.filter(|udp| udp.located);
-    let by_udp = udp.and_then(|udp| positive(udp.lost_share)).filter(|lost| *lost <= again);
+    let by_udp = seen.shown().path(names::UDP_LOST_ON_PATH).and_then(positive);
+    let by_udp = by_udp.filter(|lost| *lost <= again);
     let lost_share = by_udp.unwrap_or(again);
-    let (mss_bytes, rtt_s) = (seen.flow.mss_bytes?, seen.base_rtt_s?);
+    let mss_bytes = seen.shown().sender(names::SEGMENT_PAYLOAD)?;
+    let rtt_s = seen.base_rtt_s?;
     let bits_per_s = positive(mss_bytes * 8.0 / (rtt_s * lost_share) * seen.streams())?;
     Some(Law { lost_share, bits_per_s, is_of_losses: by_udp.is_some() })
 }
@@ -201,26 +199,22 @@ fn evidence(seen: &Observed<'_>, law: Option<Law>) -> Vec<String> {
         );
     }
     let mut lines = vec![first, origin(seen)];
-    if let Some(again) =
-        seen.flow.retransmit_share.filter(|_| law.is_some_and(|law| law.is_of_losses))
-    {
-        lines.push(format!(
-            "{} of the segments retransmitted, most needlessly",
-            fine_percent(again)
-        ));
+    if law.is_some_and(|law| law.is_of_losses) {
+        let again = fine_percent(retransmit_share(seen));
+        lines.push(format!("{again} of the segments retransmitted, most needlessly"));
     }
     lines.extend(several_words(seen));
     lines
 }
 
 fn against(seen: &Observed<'_>, law: Option<Law>) -> String {
-    match seen.flow.is_sack_negotiated {
+    match seen.setup.is_sack_negotiated {
         None => return "whether SACK was negotiated was not recorded".to_owned(),
         Some(true) => return "SACK was negotiated".to_owned(),
         Some(false) => {}
     }
-    if !uses_bbr(seen) {
-        let name = seen.flow.congestion_control.as_deref();
+    if !seen.setup.is_bbr() {
+        let name = seen.setup.congestion_control.as_deref();
         return format!(
             "no SACK, but {} leaves few round trips with two losses",
             name.unwrap_or("a congestion control that was not recorded")
@@ -229,7 +223,7 @@ fn against(seen: &Observed<'_>, law: Option<Law>) -> String {
     match law {
         None => format!(
             "no SACK, but only {} retransmissions",
-            show_count(seen.flow.retransmits_count.unwrap_or(0.0))
+            show_count(retransmits_count(seen).unwrap_or(0.0))
         ),
         Some(_) if seen.unexplained() < signs::LIKELY => format!(
             "no SACK, but windows, buffers or applications hold it back {} of the time",

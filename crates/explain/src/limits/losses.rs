@@ -15,7 +15,17 @@ const USUAL_ALGORITHM: &str = "cubic";
 
 /// The sender's congestion control: what its kernel reports or, if nobody reports that, what the test asked of it.
 pub(super) fn algorithm<'s>(seen: &'s Observed<'_>) -> Option<&'s str> {
-    seen.flow.congestion_control.as_deref().or(seen.spec.congestion_control.as_deref())
+    seen.setup.congestion_control.as_deref().or(seen.spec.congestion_control.as_deref())
+}
+
+/// Segments retransmitted in all repeats.
+pub(super) fn retransmits_count(seen: &Observed<'_>) -> Option<f64> {
+    seen.shown().sender_events(names::RETRANSMITTED)
+}
+
+/// Segments retransmitted, of those sent, 0 to 1; 0 where that is not known.
+pub(super) fn retransmit_share(seen: &Observed<'_>) -> f64 {
+    seen.shown().sender(names::RETRANSMIT_SHARE).unwrap_or(0.0)
 }
 
 /// Throughput at which the algorithm in use settles for a share of lost segments, bit/s; `None` for BBR,
@@ -26,7 +36,9 @@ pub(super) fn law(seen: &Observed<'_>, lost_share: f64) -> Option<f64> {
         return None;
     }
     let lost = positive(lost_share)?;
-    let (mss_bytes, rtt_s) = (seen.flow.segment_bytes?, seen.base_rtt_s?);
+    let of_sender = seen.shown().sender(names::SEGMENT_PAYLOAD);
+    let mss_bytes = of_sender.or_else(|| seen.shown().receiver(names::RECEIVER_SEGMENT_PAYLOAD))?;
+    let rtt_s = seen.base_rtt_s?;
     let reno_segments = path::MATHIS / lost.sqrt();
     let cubic_segments = path::CUBIC * (rtt_s / lost).powf(path::CUBIC_POWER);
     let segments = if name == "reno" { reno_segments } else { cubic_segments.max(reno_segments) };
@@ -45,32 +57,35 @@ pub(super) fn overflow(seen: &Observed<'_>) -> f64 {
 
 /// Confidence, 0 to 1, that UDP delivered more than the best of TCP, and hardly lost any of it.
 fn udp_passes(seen: &Observed<'_>) -> f64 {
-    let (Some(udp), Some(over)) = (seen.udp, udp_over_best(seen)) else { return 0.0 };
-    seen.fit[Fitted::UdpAbove].of(over) * path::UDP_LOST.not(udp.lost_share)
+    let lost = seen.shown().path(names::UDP_LOST);
+    let (Some(lost), Some(over)) = (lost, udp_over_best(seen)) else { return 0.0 };
+    seen.fit[Fitted::UdpAbove].of(over) * path::UDP_LOST.not(lost)
 }
 
 /// Confidence, 0 to 1, that UDP loses far less than what takes TCP's segments would take at random.
 pub(super) fn udp_is_spared(seen: &Observed<'_>) -> f64 {
-    let Some((udp, sent)) = seen.udp.and_then(|udp| Some((udp, udp.sent_count?))) else {
+    let of_path = |name: &str| seen.shown().path(name);
+    let (Some(lost), Some(sent)) = (of_path(names::UDP_LOST), of_path(names::UDP_COUNT)) else {
         return 0.0;
     };
-    let again = seen.flow.retransmit_share.unwrap_or(0.0);
+    let again = retransmit_share(seen);
     // Losses in bursts are as many events as there are bursts.
-    let events = seen.flow.loss_event_share.map_or(again, |events| events.min(again));
-    path::UDP_LOSS_EXPECTED.of(sent * events) * path::LOST_OF_AGAIN.times(again).not(udp.lost_share)
+    let events = seen.shown().sender(names::LOSS_EVENT_SHARE);
+    let events = events.map_or(again, |events| events.min(again));
+    path::UDP_LOSS_EXPECTED.of(sent * events) * path::LOST_OF_AGAIN.times(again).not(lost)
 }
 
 /// Spurious retransmissions as a share of all, 0 to 1: the larger of what the receiver reports (D-SACK)
 /// and of what UDP suggests, if it arrives late about as often and is hardly ever lost.
 pub(crate) fn mistaken(seen: &Observed<'_>) -> f64 {
-    let needless = seen.flow.needless_count.unwrap_or(0.0);
-    let told = seen.flow.run_retransmits_count.and_then(|again| ratio(needless, again));
-    let again = seen.flow.retransmit_share.unwrap_or(0.0);
-    let late = seen.udp.map_or(0.0, |udp| {
-        let kept = path::LOST_OF_AGAIN.times(again).not(udp.lost_share);
-        kept * path::LATE_OF_AGAIN.times(again).of(udp.reordered_share)
+    let told = seen.shown().sender(names::NEEDLESS_SHARE).unwrap_or(0.0);
+    let again = retransmit_share(seen);
+    let of_path = |name: &str| seen.shown().path(name);
+    let udp = of_path(names::UDP_LOST).zip(of_path(names::UDP_LATE)).filter(|_| again > 0.0);
+    let late = udp.map_or(0.0, |(lost, late)| {
+        path::LOST_OF_AGAIN.times(again).not(lost) * path::LATE_OF_AGAIN.times(again).of(late)
     });
-    told.unwrap_or(0.0).min(1.0).max(if again > 0.0 { late } else { 0.0 })
+    told.max(late)
 }
 
 /// Confidence, 0 to 1, that congestion control responded to marks.
@@ -82,40 +97,43 @@ pub(super) fn marks(seen: &Observed<'_>) -> f64 {
 
 /// Confidence, 0 to 1, that packets are dropped without a queue before them.
 pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
-    let again = seen.flow.retransmit_share.unwrap_or(0.0);
-    path::DROPS_UNQUEUED.of(again) * (1.0 - waits(seen))
+    let drops = seen.shown().sender_reaches(names::RETRANSMIT_SHARE, path::DROPS_UNQUEUED);
+    drops.unwrap_or(0.0) * (1.0 - waits(seen))
 }
 
 /// Confidence, 0 to 1, that packets wait in a queue on the path.
 fn waits(seen: &Observed<'_>) -> f64 {
-    let (Some(rtt_s), Some(base_s)) = (seen.flow.rtt_s, seen.base_rtt_s) else { return 1.0 };
+    let rtt_s = seen.shown().sender(names::RTT);
+    let (Some(rtt_s), Some(base_s)) = (rtt_s, seen.base_rtt_s) else { return 1.0 };
     path::WAITS_S.plus(path::WAITS_OF_RTT.times(base_s)).of(rtt_s - base_s)
 }
 
 /// Confidence, 0 to 1, that drops above one common rate, not random losses, keep a single stream down:
 /// several streams, and UDP sent faster than that, end at the same throughput, and UDP loses the excess.
 pub(super) fn common_ceiling(seen: &Observed<'_>) -> f64 {
-    let (Some((_, several)), Some(udp)) = (seen.several, seen.udp) else { return 0.0 };
-    let lost = seen.flow.retransmits_count.is_some_and(|count| count >= signs::RETRANSMITS_MIN);
-    if !lost || !udp.located {
+    let of_path = |name: &str| seen.shown().path(name);
+    let udp = of_path(names::UDP_DELIVERED).zip(of_path(names::UDP_LOST_ON_PATH));
+    let (Some(together), Some((delivered, lost))) = (seen.together_bits_per_s(), udp) else {
+        return 0.0;
+    };
+    if retransmits_count(seen).is_none_or(|count| count < signs::RETRANSMITS_MIN) {
         return 0.0;
     }
-    let apart = (udp.delivered_bits_per_s / several.median).ln().abs();
-    let again = seen.flow.retransmit_share.unwrap_or(0.0);
+    let apart = (delivered / together).ln().abs();
+    let again = retransmit_share(seen);
     // Random losses would take as large a share of UDP as of TCP.
-    let beyond =
-        path::POLICED_UDP_LOST.plus(path::POLICED_UDP_OF_TCP.times(again)).of(udp.lost_share);
+    let beyond = path::POLICED_UDP_LOST.plus(path::POLICED_UDP_OF_TCP.times(again)).of(lost);
     // With random losses at this share no stream could be as fast: one burst above the rate was dropped.
-    let too_fast = [Some(again), seen.flow.loss_event_share]
+    let too_fast = [Some(again), seen.shown().sender(names::LOSS_EVENT_SHARE)]
         .into_iter()
         .flatten()
         .filter_map(|share| law(seen, share))
         .reduce(f64::max)
         .map_or(0.0, |law| path::LAW_ABOVE.of((seen.rate() / law).ln()));
-    let beyond = beyond.max(too_fast * path::POLICED_UDP_LOST.of(udp.lost_share));
+    let beyond = beyond.max(too_fast * path::POLICED_UDP_LOST.of(lost));
     let below_the_line = seen
         .line_goodput(seen.sender.end)
-        .map_or(1.0, |line| path::BELOW_THE_LINE.not(several.median / line));
+        .map_or(1.0, |line| path::BELOW_THE_LINE.not(together / line));
     path::ENDS_APART.not(apart)
         * beyond
         * below_the_line
@@ -199,7 +217,7 @@ impl PolicerSigns {
             Some(reached) => path::POLICED_NEAR.of(reached) * path::POLICED_EXCEEDED.not(reached),
             None => path::POLICED_RATE_UNKNOWN,
         };
-        let few = seen.flow.retransmits_count.is_some_and(|count| count < signs::RETRANSMITS_MIN);
+        let few = retransmits_count(seen).is_some_and(|count| count < signs::RETRANSMITS_MIN);
         Self {
             goodput,
             reached,

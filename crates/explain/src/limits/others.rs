@@ -4,6 +4,7 @@ use super::plateau::plateau;
 use crate::ceiling::ETHERNET_QDISC_BYTES;
 use crate::numbers::ratio;
 use crate::observed::{HostView, Observed};
+use crate::symptoms::names;
 use crate::thresholds::path;
 
 /// Confidence, 0 to 1, that other traffic takes a considerable part of what an interface carries.
@@ -29,8 +30,8 @@ fn other_bits_per_s(seen: &Observed<'_>, host: &HostView<'_>) -> Option<f64> {
     let device = host.device()?;
     let sends = host.end == seen.sender.end;
     let bytes = if sends { device.tx_bytes } else { device.rx_bytes } as f64;
-    let mss = seen.flow.mss_bytes?;
-    let again = seen.flow.retransmit_share.unwrap_or(0.0);
+    let mss = seen.shown().sender(names::SEGMENT_PAYLOAD)?;
+    let again = seen.shown().sender(names::RETRANSMIT_SHARE).unwrap_or(0.0);
     // Upper bound: every segment with its own headers, as a device counts them, and the retransmissions.
     let headers_bytes = f64::from(seen.headers().bytes()) + ETHERNET_QDISC_BYTES;
     let own =

@@ -4,6 +4,7 @@ use results::{CoreUse, KernelThreadUse, NapiThread, Nic, ReceiveQueue};
 
 use crate::numbers::share;
 use crate::observed::{HostView, Observed};
+use crate::symptoms::names;
 use crate::thresholds::{hosts, signs};
 
 /// Confidence, 0 to 1, that this core is the slowest stage, for whatever reason.
@@ -11,7 +12,8 @@ pub(super) fn packet_core_binds(seen: &Observed<'_>) -> f64 {
     let host = &seen.receiver;
     let free_sender = 1.0 - hosts::PACKET_SENDER * seen.sender.starved().unwrap_or(0.0);
     // A reader that never sleeps, on a core of its own, is slower than the core that feeds it.
-    let fed = host.starved().unwrap_or(0.0) * seen.receiver_fullness().unwrap_or(0.0);
+    let fullness = seen.shown().receiver(names::SOCKET_FULLNESS).unwrap_or(0.0);
+    let fed = host.starved().unwrap_or(0.0) * fullness;
     let own_reader = host.starved().unwrap_or(0.0) * same_core(host);
     packet_core_full(seen)
         * seen.unexplained()

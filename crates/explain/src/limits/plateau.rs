@@ -5,11 +5,12 @@ use units::{show_bit_rate, show_share};
 use crate::ceiling::{ETHERNET_WIRE_BYTES, goodput_ceiling};
 use crate::numbers::{at_least, fine_percent, positive};
 use crate::observed::{Observed, opposite};
+use crate::symptoms::names;
 use crate::thresholds::{Fitted, path, signs};
 
 /// Highest throughput of one stream or several, bit/s.
 pub(super) fn best(seen: &Observed<'_>) -> f64 {
-    seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()))
+    seen.together_bits_per_s().map_or(seen.rate(), |together| together.max(seen.rate()))
 }
 
 /// Confidence, 0 to 1, that throughput stands at a rate that nothing lifts.
@@ -33,51 +34,57 @@ pub(super) fn plateau_of_drops(seen: &Observed<'_>) -> f64 {
 
 /// What UDP delivered when a part of it was lost on the path though TCP's best was below that, bit/s.
 pub(super) fn exceeds(seen: &Observed<'_>) -> Option<f64> {
-    let udp =
-        seen.udp.filter(|udp| udp.located && path::UDP_LOST.of(udp.lost_share) > signs::LIKELY)?;
-    (udp.delivered_bits_per_s > best(seen)).then_some(udp.delivered_bits_per_s)
+    let lost = seen.shown().path(names::UDP_LOST_ON_PATH)?;
+    let delivered = seen.shown().path(names::UDP_DELIVERED)?;
+    let is_lossy = path::UDP_LOST.of(lost) > signs::LIKELY;
+    (is_lossy && delivered > best(seen)).then_some(delivered)
 }
 
 /// What UDP delivered over the best of TCP; `None` if UDP was sent no faster and delivered no more, which shows
 /// nothing.
 pub(crate) fn udp_over_best(seen: &Observed<'_>) -> Option<f64> {
-    let udp = seen.udp?;
     let best = best(seen);
-    let over = udp.delivered_bits_per_s / best;
-    let is_pushed = udp.sent_bits_per_s > best * path::UDP_PUSHED;
+    let over = seen.shown().path(names::UDP_DELIVERED)? / best;
+    let is_pushed = seen.shown().path(names::UDP_SENT)? > best * path::UDP_PUSHED;
     (is_pushed || over > path::UDP_PUSHED).then_some(over)
 }
 
 /// Confidence, 0 to 1, that UDP meets the same ceiling; `None` if its rate was too low to tell.
 fn udp_meets_it(seen: &Observed<'_>) -> Option<f64> {
-    let (udp, over) = (seen.udp?, udp_over_best(seen)?);
+    let over = udp_over_best(seen)?;
     let above = seen.fit[Fitted::UdpAbove].not(over);
     // Sent faster, about as much delivered, the rest lost: the same ceiling.
-    let lost = if udp.located { path::UDP_LOST.of(udp.lost_share) } else { 0.0 };
+    let lost = seen.shown().path(names::UDP_LOST_ON_PATH);
+    let lost = lost.map_or(0.0, |lost| path::UDP_LOST.of(lost));
     let delivered_alike = path::UDP_ALIKE.of(over);
     Some(above * at_least(path::UDP_UNLOST, lost) * at_least(path::UDP_UNLIKE, delivered_alike))
 }
 
 pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
+    let streams = seen.shown().path(names::STREAMS).zip(seen.together_bits_per_s());
+    if let (Some(gain), Some((streams, together))) = (seen.streams_gain(), streams) {
         lines.push(format!(
-            "{streams} streams carry {} together, one {} ({gain:.2} times)",
-            show_bit_rate(several.median),
+            "{streams:.0} streams carry {} together, one {} ({gain:.2} times)",
+            show_bit_rate(together),
             show_bit_rate(seen.rate())
         ));
     }
-    if let Some(udp) = seen.udp {
+    let of_path = |name: &str| seen.shown().path(name);
+    if let (Some(sent), Some(delivered), Some(lost)) =
+        (of_path(names::UDP_SENT), of_path(names::UDP_DELIVERED), of_path(names::UDP_LOST))
+    {
         lines.push(format!(
             "UDP offered {}: {} delivered, {} lost {}",
-            show_bit_rate(udp.sent_bits_per_s),
-            show_bit_rate(udp.delivered_bits_per_s),
-            show_share(udp.lost_share),
-            if udp.located { "on the path" } else { "at an unknown place" }
+            show_bit_rate(sent),
+            show_bit_rate(delivered),
+            show_share(lost),
+            seen.shown().place_of_udp_losses()
         ));
     }
     lines.extend(seen.round_trip_words());
-    if let Some(share) = seen.flow.retransmit_share.filter(|share| *share > 0.0) {
+    let again = seen.shown().sender(names::RETRANSMIT_SHARE);
+    if let Some(share) = again.filter(|share| *share > 0.0) {
         lines.push(format!("{} of the segments retransmitted", fine_percent(share)));
     }
     lines

@@ -1,6 +1,7 @@
 //! The processor time of the threads that send and read: a stage of a transfer, which several limits can slow down.
 
 use crate::observed::{HostView, Observed};
+use crate::symptoms::names;
 use crate::thresholds::{Fitted, hosts, path};
 
 /// Confidence, 0 to 1, that the processor time of an end's threads binds, for whatever reason.
@@ -10,8 +11,10 @@ pub(super) fn processor_binds(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
 
 fn sender_binds(seen: &Observed<'_>) -> f64 {
     let (own, other) = (&seen.sender, &seen.receiver);
-    let held_back = seen.receive_window_share().max(seen.flow.send_buffer_share.unwrap_or(0.0));
-    let reader_is_slower = other.starved().unwrap_or(0.0) * seen.receiver_fullness().unwrap_or(0.0);
+    let by_buffer = seen.shown().sender(names::BUFFER_LIMITED).unwrap_or(0.0);
+    let held_back = seen.receive_window_share().max(by_buffer);
+    let fullness = seen.shown().receiver(names::SOCKET_FULLNESS).unwrap_or(0.0);
+    let reader_is_slower = other.starved().unwrap_or(0.0) * fullness;
     let full = own.starved().unwrap_or_else(|| hosts::CORE_WITHOUT_THREAD * core_full(own));
     full * (1.0 - hosts::HELD_BACK_SENDER * held_back)
         * (1.0 - hosts::SLOWER_END * reader_is_slower)
@@ -20,7 +23,7 @@ fn sender_binds(seen: &Observed<'_>) -> f64 {
 
 fn receiver_binds(seen: &Observed<'_>) -> f64 {
     let (own, other) = (&seen.receiver, &seen.sender);
-    let fullness = seen.receiver_fullness();
+    let fullness = seen.shown().receiver(names::SOCKET_FULLNESS);
     let full = own.starved().unwrap_or_else(|| {
         // Unread data and a full core, but it is unknown whose work fills the core.
         hosts::CORE_WITHOUT_THREAD

@@ -1,6 +1,6 @@
 //! The receiver's window over the round-trip time.
 
-use results::{Limit, SettingChange, TestSpec, WindowUse};
+use results::{Limit, SettingChange, TestSpec};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
 use super::windows::{Autotuned, sysctl, window_law, window_law_off};
@@ -11,6 +11,7 @@ use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{at_least, percent};
 use crate::observed::{Observed, end_name};
+use crate::symptoms::names;
 use crate::thresholds::{Fitted, path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
@@ -44,7 +45,7 @@ impl Mechanism for ReceiveWindow {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let share = seen.receive_window_share();
-        let fullness = seen.receiver_fullness();
+        let fullness = seen.shown().receiver(names::SOCKET_FULLNESS);
         let slow_reader = seen.fit[Fitted::SlowReader].of(fullness.unwrap_or(0.0));
         let starved = seen.receiver.starved().unwrap_or(0.0)
             * path::READER_BUSY.of(fullness.unwrap_or(path::READER_UNKNOWN));
@@ -116,7 +117,7 @@ impl Mechanism for ReceiveWindow {
                 "ask for no window (leave out --window): the kernel then tunes it".to_owned(),
             );
         }
-        if seen.flow.is_window_scaled == Some(false) {
+        if seen.setup.is_window_scaled == Some(false) {
             lines.push(
                 "switch window scaling on at both ends: sysctl -w net.ipv4.tcp_window_scaling=1"
                     .to_owned(),
@@ -166,12 +167,14 @@ fn tuned_ceiling(seen: &Observed<'_>) -> Option<f64> {
 }
 
 fn steadiness(seen: &Observed<'_>) -> f64 {
-    seen.flow.peer_window_steadiness.map_or(1.0, |steady| path::STEADY_WINDOW.of(steady))
+    let steady = seen.shown().sender(names::PEER_WINDOW_STEADINESS);
+    steady.map_or(1.0, |steady| path::STEADY_WINDOW.of(steady))
 }
 
 fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
     let mut lines = Vec::new();
-    let counted = seen.flow.receive_window_share.is_some_and(|counted| counted >= share);
+    let counted = seen.shown().sender(names::WINDOW_LIMITED);
+    let counted = counted.is_some_and(|counted| counted >= share);
     let source = if counted { "" } else { " (judged by the data in flight)" };
     let mut first = format!("receive-window-limited {} of the time{source}", percent(share));
     if let (Some(window), Some(rtt_s), Some(law)) =
@@ -186,8 +189,8 @@ fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
         );
     }
     lines.push(first);
-    lines.extend(seen.window.as_ref().and_then(sizes));
-    match (seen.receiver.receive_queue_bytes, seen.receiver.told) {
+    lines.extend(sizes(seen));
+    match (seen.shown().receiver(names::RECEIVE_QUEUE), seen.receiver.told) {
         (Some(unread), _) => lines.push(format!(
             "the reader keeps up: {} unread in its socket",
             show_byte_size(saturating_u64(unread))
@@ -203,14 +206,16 @@ fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
 }
 
 /// The window in numbers: `advertised 202 KiB, 194 KiB in flight; asked for 128 KiB, receive buffer 256 KiB`.
-fn sizes(window: &WindowUse) -> Option<String> {
+fn sizes(seen: &Observed<'_>) -> Option<String> {
     let show = |bytes: f64| show_byte_size(saturating_u64(bytes));
-    let mut line = format!("advertised {}", show(window.advertised_bytes?));
-    if let Some(in_flight) = window.in_flight_bytes {
+    let mut line = format!("advertised {}", show(seen.shown().sender(names::PEER_WINDOW)?));
+    if let Some(in_flight) = seen.shown().sender(names::IN_FLIGHT) {
         line += &format!(", {} in flight", show(in_flight));
     }
-    let asked = window.asked_bytes.map(|bytes| format!("asked for {}", show(bytes)));
-    let given = window.receive_buffer_bytes.map(|bytes| format!("receive buffer {}", show(bytes)));
+    let asked = seen.spec.window_bytes.map(|bytes| bytes as f64 * seen.streams());
+    let asked = asked.map(|bytes| format!("asked for {}", show(bytes)));
+    let given = seen.shown().receiver(names::RECEIVE_BUFFER);
+    let given = given.map(|bytes| format!("receive buffer {}", show(bytes)));
     let buffers: Vec<String> = asked.into_iter().chain(given).collect();
     if !buffers.is_empty() {
         line += &format!("; {}", buffers.join(", "));
@@ -221,7 +226,8 @@ fn sizes(window: &WindowUse) -> Option<String> {
 /// What limits the window: the test, a clamp, a route, no window scaling, or the kernel's bound.
 fn why(seen: &Observed<'_>) -> Vec<String> {
     let end = end_name(seen.receiver.end);
-    let window = seen.flow.peer_window_bytes.map(|window| window / seen.streams());
+    let window = seen.shown().sender(names::PEER_WINDOW);
+    let window = window.map(|window| window / seen.streams());
     let mut lines: Vec<String> = clamp(seen).into_iter().collect();
     if let (Some(asked), true) = (seen.spec.window_bytes, lines.is_empty()) {
         lines.push(format!(
@@ -229,7 +235,7 @@ fn why(seen: &Observed<'_>) -> Vec<String> {
             show_byte_size(asked)
         ));
     }
-    let unscaled = seen.flow.is_window_scaled == Some(false);
+    let unscaled = seen.setup.is_window_scaled == Some(false);
     let off = [seen.sender.end, seen.receiver.end].into_iter().find(|end| {
         seen.sysctl(*end, "net.ipv4.tcp_window_scaling").is_some_and(|value| value.trim() == "0")
     });
@@ -286,9 +292,9 @@ fn clamp(seen: &Observed<'_>) -> Option<String> {
 fn against(seen: &Observed<'_>, share: f64, slow_reader: f64) -> String {
     let limited = format!("receive-window-limited {} of the time", percent(share));
     if share < signs::PERHAPS {
-        return match seen.flow.receive_window_share {
+        return match seen.shown().sender(names::WINDOW_LIMITED) {
             Some(_) => limited,
-            None if seen.flow.in_flight_bytes.zip(seen.flow.peer_window_bytes).is_none() => {
+            None if seen.receive_window_fill().is_none() => {
                 "neither the window nor what was in flight is known".to_owned()
             }
             None => {
@@ -297,7 +303,7 @@ fn against(seen: &Observed<'_>, share: f64, slow_reader: f64) -> String {
         };
     }
     if slow_reader > signs::PERHAPS {
-        let unread = seen.receiver.receive_queue_bytes.unwrap_or(0.0);
+        let unread = seen.shown().receiver(names::RECEIVE_QUEUE).unwrap_or(0.0);
         let unread = show_byte_size(saturating_u64(unread));
         return format!(
             "{limited}, but {unread} lie unread in the socket: the reader closes the window"

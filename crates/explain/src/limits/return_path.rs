@@ -47,8 +47,8 @@ impl Mechanism for ReturnPath {
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
-        let weighed = lost_share(seen).map_or(Weighing::most(0.0), |lost_share| {
-            let lost = path::ACKS_LOST.of(lost_share);
+        let lost = seen.shown().path_reaches(names::ACKS_LOST_SHARE, path::ACKS_LOST);
+        let weighed = lost.map_or(Weighing::most(0.0), |lost| {
             Weighing::most(signs::SEEN)
                 .by(late(seen), "round trips hardly grow under load")
                 .by(way_out_open(seen), "UDP meets the same ceiling on the way out")
@@ -131,9 +131,8 @@ fn shaped(seen: &Observed<'_>) -> Option<(End, f64)> {
 
 /// Confidence, 0 to 1, that something waits on the path: round trips grow under load, in relation and in time.
 fn late(seen: &Observed<'_>) -> f64 {
-    let told = |name: &str| seen.shown().path(name).unwrap_or(0.0);
-    path::LATE_GROWTH.of(told(names::QUEUE_GROWTH))
-        * seen.fit[Fitted::LateS].of(told(names::QUEUE_DELAY))
+    let told = |name: &str, range| seen.shown().path_reaches(name, range).unwrap_or(0.0);
+    told(names::QUEUE_GROWTH, path::LATE_GROWTH) * told(names::QUEUE_DELAY, seen.fit[Fitted::LateS])
 }
 
 /// Confidence, 0 to 1, that a thread of either end never sleeps. Cores full of other work do not make round trips
@@ -147,16 +146,18 @@ fn threads_full(seen: &Observed<'_>) -> f64 {
 
 /// Confidence, 0 to 1, that it does not wait on the way out: UDP gets more through there and loses little.
 fn way_out_open(seen: &Observed<'_>) -> f64 {
-    seen.udp.map_or(0.0, |udp| {
-        let more = path::WAY_OUT_MORE.of(udp.delivered_bits_per_s / best(seen));
-        more * path::WAY_OUT_LOST.not(udp.lost_share)
+    let of_path = |name: &str| seen.shown().path(name);
+    let udp = of_path(names::UDP_DELIVERED).zip(of_path(names::UDP_LOST));
+    udp.map_or(0.0, |(delivered, lost_share)| {
+        path::WAY_OUT_MORE.of(delivered / best(seen)) * path::WAY_OUT_LOST.not(lost_share)
     })
 }
 
 fn evidence(seen: &Observed<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    if let (Some(words), Some(udp)) = (seen.round_trip_words(), seen.udp) {
-        let through = show_bit_rate(udp.delivered_bits_per_s);
+    let delivered = seen.shown().path(names::UDP_DELIVERED);
+    if let (Some(words), Some(delivered)) = (seen.round_trip_words(), delivered) {
+        let through = show_bit_rate(delivered);
         lines.push(format!("{words}, though UDP gets {through} through the other way"));
     }
     if let (Some(lost_share), Some(rate)) = (lost_share(seen), rate(seen)) {
@@ -189,7 +190,7 @@ fn against(seen: &Observed<'_>) -> String {
             _ => "acknowledgements arrive in time".to_owned(),
         };
     }
-    match seen.udp {
+    match seen.shown().path(names::UDP_DELIVERED) {
         None => "UDP did not try the way out".to_owned(),
         Some(_) if way_out_open(seen) < signs::PERHAPS => {
             "UDP meets the same ceiling on the way out".to_owned()

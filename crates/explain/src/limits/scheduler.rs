@@ -12,7 +12,8 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::percent;
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy};
-use crate::thresholds::{hosts, predictions, signs};
+use crate::symptoms::names;
+use crate::thresholds::{Ramp, hosts, predictions, signs};
 
 #[derive(Debug)]
 pub(crate) struct Scheduler;
@@ -43,18 +44,18 @@ impl Mechanism for Scheduler {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let (host, weight) = worse(seen);
+        let waited = seen.shown().host(host.end, names::THREAD_WAIT);
         Opinion {
             weight,
             doubt: None,
             end: Some(host.end),
             evidence: evidence(host),
-            against: match host.wait_share {
+            against: match waited {
                 Some(wait) => format!("its threads wait for a core {} of the time", percent(wait)),
                 None => "the threads' waiting is unknown".to_owned(),
             },
             // Without waiting, the thread would do the same work in the time it ran.
-            ceiling_bits_per_s: host
-                .wait_share
+            ceiling_bits_per_s: waited
                 .filter(|_| weight > signs::PERHAPS)
                 .map(|wait| seen.rate() / (1.0 - wait.min(hosts::WAIT_MOST))),
         }
@@ -107,7 +108,7 @@ fn cores_option(host: &HostView<'_>) -> &'static str {
 }
 
 fn unheld(seen: &Observed<'_>, host: &HostView<'_>, headroom: Option<f64>) -> f64 {
-    let wait = host.wait_share.unwrap_or(0.0).min(predictions::STOPPED_MOST);
+    let wait = seen.shown().thread_waited(host.end).min(predictions::STOPPED_MOST);
     (seen.rate() / (1.0 - wait)).min(headroom.unwrap_or(f64::MAX)).max(seen.rate())
 }
 
@@ -116,24 +117,28 @@ fn worse<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
     let weigh = |host: &HostView<'_>| {
         let cpu = processor_binds(seen, host);
         // For a thread of lower priority, waiting for its core is by itself the symptom.
-        let waits = hosts::LOW_PRIORITY_WAITS.of(host.wait_share.unwrap_or(0.0));
+        let waits = waits(seen, host, hosts::LOW_PRIORITY_WAITS);
         let behind = signs::STATED * host.held_behind() * cpu.max(waits * seen.unexplained());
         let unmoved =
-            hosts::LEFT_WAITING * cpu * left_waiting(host) * (1.0 - throttled(seen, host));
+            hosts::LEFT_WAITING * cpu * left_waiting(seen, host) * (1.0 - throttled(seen, host));
         behind.max(unmoved)
     };
     let (sender, receiver) = (weigh(&seen.sender), weigh(&seen.receiver));
     if receiver > sender { (&seen.receiver, receiver) } else { (&seen.sender, sender) }
 }
 
+/// Confidence, 0 to 1, that an end's thread waits for its core as long as the range asks.
+fn waits(seen: &Observed<'_>, host: &HostView<'_>, range: Ramp) -> f64 {
+    seen.shown().host_reaches(host.end, names::THREAD_WAIT, range).unwrap_or(0.0)
+}
+
 /// Confidence, 0 to 1, that it waits although other cores are idle and nothing pins it.
-fn left_waiting(host: &HostView<'_>) -> f64 {
+fn left_waiting(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     let free = host.pinned.is_empty() && host.host.is_some_and(|host| host.usable_cores.len() > 1);
     if !free {
         return 0.0;
     }
-    hosts::LEFT_WAITS.of(host.wait_share.unwrap_or(0.0))
-        * hosts::LEFT_IDLE_CORES.of(host.idle_cores.unwrap_or(0.0))
+    waits(seen, host, hosts::LEFT_WAITS) * hosts::LEFT_IDLE_CORES.of(host.idle_cores.unwrap_or(0.0))
 }
 
 fn evidence(host: &HostView<'_>) -> Vec<String> {

@@ -15,6 +15,7 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::percent;
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy, change};
+use crate::symptoms::names;
 use crate::thresholds::{hosts, predictions, signs};
 
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl Mechanism for PathMtu {
             against: match seen.packet_bytes(host) {
                 Some(bytes) => format!(
                     "segments of {:.0} bytes, packets of {bytes:.0} bytes on average through the {} end's stack",
-                    seen.flow.mss_bytes.unwrap_or(0.0),
+                    segment_bytes(seen).unwrap_or(0.0),
                     end_name(host.end)
                 ),
                 None => "the size of its packets is unknown".to_owned(),
@@ -253,6 +254,11 @@ fn cutting_end<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
     (host, packet_weight(seen, host) * uncombined(seen, host))
 }
 
+/// Payload of a full segment, bytes.
+fn segment_bytes(seen: &Observed<'_>) -> Option<f64> {
+    seen.shown().sender(names::SEGMENT_PAYLOAD)
+}
+
 fn route_metric(seen: &Observed<'_>) -> Option<String> {
     let metrics = &seen.sender.interface()?.route_metrics;
     let named = ["mtu", "advmss"].into_iter().filter_map(|name| Some((name, metrics.get(name)?)));
@@ -261,7 +267,7 @@ fn route_metric(seen: &Observed<'_>) -> Option<String> {
 
 fn mtu_evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    if let (Some(mss), Some(interface)) = (seen.flow.mss_bytes, seen.sender.interface()) {
+    if let (Some(mss), Some(interface)) = (segment_bytes(seen), seen.sender.interface()) {
         let reason = match seen.spec.mss_bytes {
             Some(asked) => format!("the test asked for {asked}"),
             None => route_metric(seen).map_or_else(

@@ -60,7 +60,7 @@ impl Mechanism for SendBuffer {
             doubt: weighed.doubt(),
             end: Some(seen.sender.end),
             evidence: evidence(seen, share, law),
-            against: match seen.flow.send_buffer_share {
+            against: match counted(seen) {
                 None if share < signs::PERHAPS => {
                     "how long it held the sender back was not recorded".to_owned()
                 }
@@ -85,7 +85,8 @@ impl Mechanism for SendBuffer {
         let mut experiments =
             other_windows(self.limit(), Rule::FollowsSendBuffer, seen, window, headroom);
         // Where the option sets the receiver's window as well, that must not become the tighter limit.
-        let receiver = saturating_u64(seen.flow.peer_window_bytes.unwrap_or(0.0) / seen.streams());
+        let window_bytes = seen.shown().sender(names::PEER_WINDOW).unwrap_or(0.0);
+        let receiver = saturating_u64(window_bytes / seen.streams());
         for experiment in &mut experiments {
             if let Change::Window { side: None, from_bytes, to_bytes, ask_bytes } =
                 &mut experiment.change
@@ -161,6 +162,11 @@ fn usable_bytes(seen: &Observed<'_>) -> Option<f64> {
     queued.or_else(|| seen.sender.send_buffer_bytes.map(|given| given * share))
 }
 
+/// Share of the time, 0 to 1, that the kernel counts as limited by the buffer.
+fn counted(seen: &Observed<'_>) -> Option<f64> {
+    seen.shown().sender(names::BUFFER_LIMITED)
+}
+
 fn law(seen: &Observed<'_>) -> Option<f64> {
     window_ceiling(usable_bytes(seen)?, seen.window_rtt_s()?)
 }
@@ -173,7 +179,7 @@ fn tuned_ceiling(seen: &Observed<'_>) -> Option<f64> {
 }
 
 fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
-    let counted = seen.flow.send_buffer_share.filter(|counted| *counted < share - path::TOLD_APART);
+    let counted = counted(seen).filter(|counted| *counted < share - path::TOLD_APART);
     let drained = seen.shown().sender(names::DRAINED).unwrap_or(0.0);
     let mut first = match counted {
         // Small and frequent acknowledgements, or the sender's own pacing, hide the wait from the kernel's account.

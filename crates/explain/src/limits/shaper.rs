@@ -16,6 +16,7 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, positive, ratio};
 use crate::observed::{Observed, end_name, opposite};
 use crate::remedy::{Method, Remedy};
+use crate::symptoms::names;
 use crate::thresholds::{path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
@@ -212,7 +213,7 @@ fn shaped_on_a_host(seen: &Observed<'_>) -> Option<Opinion> {
 /// drops the stream's bursts, and several streams fill the rate.
 fn bursts_overflow(seen: &Observed<'_>) -> f64 {
     let dropped = shaping(seen).map_or(0, |qdisc| qdisc.dropped_pkts);
-    let again = seen.flow.retransmits_count.unwrap_or(0.0);
+    let again = seen.shown().sender_events(names::RETRANSMITTED).unwrap_or(0.0);
     // Drops that TCP learns of at once never count as retransmissions.
     let lost_elsewhere =
         if again < signs::RETRANSMITS_MIN { 0.0 } else { 1.0 - explains_losses(seen, dropped) };

@@ -125,32 +125,40 @@ impl Mechanism for Reordering {
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
-        let again = seen.flow.run_retransmits_count.unwrap_or(0.0);
-        let needless = mistaken(seen);
-        let noticed = path::REORDER_NOTICED.of(seen.flow.reordered_count.unwrap_or(0.0));
-        let late_udp = seen.udp.map_or(0.0, |udp| path::REORDER_UDP.of(udp.reordered_share));
-        let needless_count = seen.flow.needless_count.unwrap_or(0.0);
-        let shown = noticed.max(late_udp).max(path::REORDER_NEEDLESS.of(needless_count));
+        let of_path = |name: &str| seen.shown().path(name);
+        let came_late = [
+            seen.shown().sender_reaches(names::REORDERED, path::REORDER_NOTICED),
+            seen.shown().sender_reaches(names::NEEDLESS, path::REORDER_NEEDLESS),
+            seen.shown().path_reaches(names::UDP_LATE, path::REORDER_UDP),
+        ];
+        let shown = came_late.into_iter().flatten().fold(0.0, f64::max);
         let weighed = Weighing::most(signs::SEEN)
-            .by(seen.fit[Fitted::Mistaken].of(needless), "what was retransmitted was really lost")
+            .by(
+                seen.fit[Fitted::Mistaken].of(mistaken(seen)),
+                "what was retransmitted was really lost",
+            )
             .by(shown, "few packets came late")
             .by(seen.unexplained(), weighing::HELD)
             .unless(overflow(seen), 1.0, "more streams carry no more, or packets wait")
             .unless(seen.hosts_full(), path::SIGNALS_FULL_HOSTS, weighing::HOSTS_FULL);
+        let events = |name: &str| seen.shown().sender_events(name);
+        let (reordered, needless) = (events(names::REORDERED), events(names::NEEDLESS));
         let mut evidence = vec![format!(
             "D-SACKs: {}; retransmissions: {}; the sender noticed reordering {}",
-            show_count(seen.flow.needless_count.unwrap_or(0.0)),
-            show_count(again),
-            show_count_of(saturating_u64(seen.flow.reordered_count.unwrap_or(0.0)), "time")
+            show_count(needless.unwrap_or(0.0)),
+            show_count(events(names::RETRANSMITTED).unwrap_or(0.0)),
+            show_count_of(saturating_u64(reordered.unwrap_or(0.0)), "time")
         )];
-        if let Some(udp) = seen.udp.filter(|udp| udp.reordered_share > 0.0) {
+        let udp = of_path(names::UDP_LATE).zip(of_path(names::UDP_LOST));
+        if let Some((late, lost)) = udp.filter(|(late, _)| *late > 0.0) {
             evidence.push(format!(
                 "{} of UDP's datagrams came late, {} were lost",
-                show_share(udp.reordered_share),
-                show_share(udp.lost_share)
+                show_share(late),
+                show_share(lost)
             ));
         }
-        if let Some(late) = seen.flow.out_of_order_count.filter(|late| *late > 0.0) {
+        let late = seen.shown().receiver_events(names::OUT_OF_ORDER);
+        if let Some(late) = late.filter(|late| *late > 0.0) {
             evidence.push(format!(
                 "{} came to the receiver out of order",
                 show_count_of(saturating_u64(late), "packet")
@@ -160,7 +168,7 @@ impl Mechanism for Reordering {
             weight: weighed.weight(),
             doubt: weighed.doubt(),
             end: None,
-            against: match (seen.flow.reordered_count, seen.flow.needless_count) {
+            against: match (reordered, needless) {
                 (Some(0.0), Some(0.0)) => "packets came in order".to_owned(),
                 (None, None) => "the sender does not report reordering".to_owned(),
                 _ => evidence[0].clone(),

@@ -6,6 +6,7 @@ use super::{datagram_bytes, halved_segments};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::observed::{HostView, Observed};
+use crate::symptoms::names;
 use crate::thresholds::predictions;
 
 /// Experiments that leave the throughput of a fixed rate unchanged.
@@ -34,7 +35,7 @@ pub(super) fn with_bbr(
     seen: &Observed<'_>,
     headroom: Option<f64>,
 ) -> Option<Experiment> {
-    let from = seen.flow.congestion_control.clone().unwrap_or_default();
+    let from = seen.setup.congestion_control.clone().unwrap_or_default();
     let rate = seen.rate();
     let most =
         headroom.unwrap_or(rate * predictions::BBR_EXPECTED).max(rate * predictions::BBR_LEAST);
@@ -59,7 +60,7 @@ fn offers_bbr(seen: &Observed<'_>) -> bool {
 /// that, at half of it.
 pub(super) fn spaced(limit: Limit, seen: &Observed<'_>) -> Vec<Experiment> {
     let rate = seen.rate();
-    let lost = seen.flow.retransmit_share.unwrap_or(0.0).clamp(0.0, 1.0);
+    let lost = seen.shown().sender(names::RETRANSMIT_SHARE).unwrap_or(0.0);
     [predictions::SPACED_NEAR, predictions::SPACED_HALF]
         .into_iter()
         .map(|part| {

@@ -5,8 +5,10 @@ use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
 use crate::buffers::Buffer;
 use crate::ceiling::{autotuning_max_bytes, window_ceiling};
+use crate::numbers::share;
 use crate::observed::{Observed, end_name};
 use crate::remedy::{change, stored};
+use crate::symptoms::names;
 use crate::wanted::Wanted;
 
 const SOURCE: &str = "kernel Documentation/networking/ip-sysctl.rst; RFC 7323";
@@ -125,6 +127,14 @@ pub(super) fn sysctl(
     let from = seen.sysctl(end, key)?;
     let change = change(key, Some(from), to)?.because(why, SOURCE);
     Some(stored(end, change, None))
+}
+
+/// Data in flight over the congestion window, 0 to 1; where nobody recorded that, what throughput takes over a round
+/// trip.
+pub(crate) fn congestion_window_use(seen: &Observed<'_>) -> Option<f64> {
+    let of_sender = |name: &str| seen.shown().sender(name);
+    of_sender(names::CWND_FILL)
+        .or_else(|| share(seen.rate() * of_sender(names::RTT)? / 8.0, of_sender(names::CWND)?))
 }
 
 /// Rate that the window in effect allows over the round-trip time, bit/s.

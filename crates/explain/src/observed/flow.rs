@@ -20,8 +20,6 @@ pub(crate) struct Flow {
     /// The receiver's smallest over its largest advertised window in the steady part, 0 to 1.
     pub(crate) peer_window_steadiness: Option<f64>,
     pub(crate) retransmits_count: Option<f64>,
-    /// Retransmissions of the typical run alone, to compare with the counters of its hosts.
-    pub(crate) run_retransmits_count: Option<f64>,
     /// Segments retransmitted, as a share of those sent, 0 to 1.
     pub(crate) retransmit_share: Option<f64>,
     /// Sampling intervals with retransmissions, over segments sent: losses in one burst shrink the
@@ -32,9 +30,6 @@ pub(crate) struct Flow {
     pub(crate) pacing_bits_per_s: Option<f64>,
     /// Payload of a full segment, as the sender's kernel knows it.
     pub(crate) mss_bytes: Option<f64>,
-    /// The same or, if the sender reports none, the receiver's.
-    pub(crate) segment_bytes: Option<f64>,
-    pub(crate) congestion_control: Option<String>,
     /// `SO_MAX_PACING_RATE`, summed over all streams.
     pub(crate) pacing_max_bits_per_s: Option<f64>,
     /// Segments delivered with an ECN congestion mark.
@@ -45,19 +40,16 @@ pub(crate) struct Flow {
     pub(crate) needless_count: Option<f64>,
     /// Packets that arrived out of order, as the receiver counts them.
     pub(crate) out_of_order_count: Option<f64>,
-    /// Whether a window scale was negotiated; `None` if the sender's kernel did not report its options.
-    pub(crate) is_window_scaled: Option<bool>,
-    /// Whether both ends agreed on selective acknowledgements; `None` if that was not reported.
-    pub(crate) is_sack_negotiated: Option<bool>,
 }
 
 impl Flow {
     pub(crate) fn of(run: &Run<'_>) -> Self {
-        let tcp = run.senders.first().and_then(|stream| stream.tcp.as_ref());
         let busy_s = run.gained_s(|tcp| tcp.busy_s);
         let streams_s = run.outcome.duration_s * run.senders.len() as f64;
         let of_busy = |limited_s: Option<f64>| share(limited_s?, busy_s?);
         let window_swing = run.swing(|tcp| tcp.peer_window_bytes.and_then(counted));
+        let (again, sent) = run.retransmits().unzip();
+        let of_segments = |events: Option<f64>| share(events?, sent? + again?);
         Self {
             rtt_s: run.typical(|tcp| positive(tcp.rtt_s)),
             rtt_min_s: run.typical(|tcp| tcp.rtt_min_s.and_then(positive)),
@@ -68,14 +60,12 @@ impl Flow {
             in_flight_bytes: run.summed(|tcp| counted(tcp.in_flight_bytes)),
             peer_window_bytes: run.summed(|tcp| tcp.peer_window_bytes.and_then(counted)),
             peer_window_steadiness: window_swing.and_then(|(low, high)| share(low, high)),
-            retransmits_count: run.direction.retransmits_count.map(|count| count as f64),
-            run_retransmits_count: run.retransmits().map(|(again, _)| again),
-            retransmit_share: None,
-            loss_event_share: None,
+            retransmits_count: again.or(run.direction.retransmits_count.map(|count| count as f64)),
+            retransmit_share: of_segments(again),
+            loss_event_share: of_segments(run.loss_events()),
             growth: run.growth(),
             pacing_bits_per_s: run.summed(|tcp| tcp.pacing_bits_per_s.and_then(positive)),
-            segment_bytes: run.segment_bytes(),
-            mss_bytes: tcp.and_then(|tcp| positive(f64::from(tcp.mss_bytes))),
+            mss_bytes: Run::segment_bytes(&run.senders),
             pacing_max_bits_per_s: run
                 .senders
                 .iter()
@@ -85,35 +75,6 @@ impl Flow {
             reordered_count: Run::gained_count(&run.senders, |tcp| tcp.reordered_count),
             needless_count: Run::gained_count(&run.senders, |tcp| tcp.needless_retransmits_count),
             out_of_order_count: Run::gained_count(&run.receivers, |tcp| tcp.out_of_order_count),
-            is_window_scaled: tcp
-                // A kernel that reports its segment count also reports the options.
-                .filter(|tcp| tcp.segments_out_count.is_some())
-                .map(|tcp| tcp.window_scale_shifts.is_some()),
-            is_sack_negotiated: tcp.and_then(|tcp| tcp.sack_negotiated),
-            congestion_control: tcp
-                .map(|tcp| tcp.congestion_control.clone())
-                .filter(|name| !name.is_empty()),
-        }
-    }
-
-    /// The same, with the losses of all repeats combined, because losses are rare.
-    pub(crate) fn with_losses_of<'a, 'r: 'a>(
-        self,
-        runs: impl Iterator<Item = &'a Run<'r>>,
-    ) -> Self {
-        let (mut again, mut sent, mut events) = (None, 0.0, None);
-        for run in runs {
-            let Some((run_again, run_sent)) = run.retransmits() else { continue };
-            again = Some(again.unwrap_or(0.0) + run_again);
-            sent += run_sent;
-            events = run.loss_events().map(|of_run| of_run + events.unwrap_or(0.0)).or(events);
-        }
-        let Some(again) = again else { return self };
-        Self {
-            retransmits_count: Some(again),
-            retransmit_share: share(again, sent + again),
-            loss_event_share: events.and_then(|events| share(events, sent + again)),
-            ..self
         }
     }
 

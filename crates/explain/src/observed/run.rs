@@ -79,12 +79,9 @@ impl<'a> Run<'a> {
         of_streams.reduce(|sum, value| sum + value)
     }
 
-    /// Payload of a full segment, bytes, of the first stream: as the sender's kernel knows it or, if nobody reports
-    /// that, as the receiver's does, whose own segments cross the same path.
-    pub(crate) fn segment_bytes(&self) -> Option<f64> {
-        let first =
-            |streams: &[&StreamEnd]| positive(f64::from(streams.first()?.tcp.as_ref()?.mss_bytes));
-        first(&self.senders).or_else(|| first(&self.receivers))
+    /// Payload of a full segment, bytes, as the kernel of the first of these streams knows it.
+    pub(crate) fn segment_bytes(streams: &[&StreamEnd]) -> Option<f64> {
+        positive(f64::from(streams.first()?.tcp.as_ref()?.mss_bytes))
     }
 
     /// Segments retransmitted, and segments sent, as far as the sender's kernel reports them. A foreign sender may tell
@@ -92,7 +89,10 @@ impl<'a> Run<'a> {
     pub(crate) fn retransmits(&self) -> Option<(f64, f64)> {
         self.kernel_retransmits().or_else(|| {
             let again = self.direction.retransmits_count? as f64;
-            Some((again, self.direction.received_bytes as f64 / self.segment_bytes()?))
+            // The receiver's own segments cross the same path.
+            let segment_bytes = Self::segment_bytes(&self.senders)
+                .or_else(|| Self::segment_bytes(&self.receivers))?;
+            Some((again, self.direction.received_bytes as f64 / segment_bytes))
         })
     }
 

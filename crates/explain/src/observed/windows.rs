@@ -15,16 +15,15 @@ impl Observed<'_> {
         if self.refuted.contains(&Limit::ReceiveWindow) {
             return 0.0;
         }
-        let counted = self.flow.receive_window_share.unwrap_or(0.0);
-        let caught = self
-            .flow
-            .receive_window_share
-            .map_or(signs::HELD_UNCOUNTED, |counted| signs::HELD_COUNTED.of(counted));
+        let counted = self.shown().sender(names::WINDOW_LIMITED);
+        let caught =
+            counted.map_or(signs::HELD_UNCOUNTED, |counted| signs::HELD_COUNTED.of(counted));
         let room_left = signs::FILLED_CWND.not(self.flow.window_use().unwrap_or(0.0));
         // Full cores answer late, and what waits for them fills the window too.
         let filled = self.fit[Fitted::FilledWindow].of(self.receive_window_use())
             * (1.0 - self.hosts_full());
         counted
+            .unwrap_or(0.0)
             .max(signs::FILLED_MOST * filled.max(self.follows_asked_window()) * room_left * caught)
     }
 
@@ -34,11 +33,12 @@ impl Observed<'_> {
         let (Some(window), Some(rtt_s)) = (self.receive_window_bytes(), self.window_rtt_s()) else {
             return 0.0;
         };
-        let Some((streams, _)) = self.several.filter(|_| self.spec.window_bytes.is_some()) else {
+        let streams = self.shown().path(names::STREAMS);
+        let Some(streams) = streams.filter(|_| self.spec.window_bytes.is_some()) else {
             return 0.0;
         };
         let of_law = self.rate() * rtt_s / (8.0 * window);
-        let each = self.streams_gain().unwrap_or(0.0) * self.streams() / f64::from(streams);
+        let each = self.streams_gain().unwrap_or(0.0) * self.streams() / streams;
         signs::ASKED_WINDOW_LAW.of(of_law) * signs::ASKED_WINDOW_EACH.of(each)
     }
 
@@ -54,7 +54,9 @@ impl Observed<'_> {
 
     /// Throughput times round trip over the bytes in the send queue, 0 to 1; `None` unless BBR paces.
     pub(crate) fn paced_of_queue(&self) -> Option<f64> {
-        self.flow.congestion_control.as_ref().filter(|name| name.starts_with("bbr"))?;
+        if !self.setup.is_bbr() {
+            return None;
+        }
         share(self.rate() * self.flow.rtt_s? / 8.0, self.sender.send_queue_bytes?)
     }
 
@@ -69,7 +71,7 @@ impl Observed<'_> {
         if self.refuted.contains(&Limit::SendBuffer) {
             return 0.0;
         }
-        let counted = self.flow.send_buffer_share.unwrap_or(0.0);
+        let counted = self.shown().sender(names::BUFFER_LIMITED).unwrap_or(0.0);
         let queued = self.sender.send_queue_bytes.unwrap_or(0.0);
         let sent = share(self.flow.in_flight_bytes.unwrap_or(0.0), queued).unwrap_or(0.0);
         let filled = self.sender.send_buffer_bytes.and_then(|buffer| share(queued, buffer));

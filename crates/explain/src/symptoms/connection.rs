@@ -6,7 +6,7 @@ use super::definition::{Row, SymptomUnit as Unit, row};
 use super::names;
 use super::tested::Seen;
 use crate::numbers::{counted, positive, ratio, share};
-use crate::observed::receiver_fullness;
+use crate::observed::{Run, receiver_fullness};
 use crate::thresholds::signs;
 
 /// Name of the check whether throughput, round trip and data in flight agree.
@@ -14,7 +14,7 @@ pub(super) const LITTLES_LAW: &str = "littles-law-ratio";
 
 /// At the end that sends the data.
 pub(super) static SENDER: &[Row] = &[
-    row("rtt", Unit::S, "tcp_info.tcpi_rtt", "smoothed round trip while the test ran steadily", |seen| {
+    row(names::RTT, Unit::S, "tcp_info.tcpi_rtt", "smoothed round trip while the test ran steadily", |seen| {
         seen.flow.rtt_s
     })
     .sampled(|seen| seen.each(|tcp| positive(tcp.rtt_s))),
@@ -69,7 +69,7 @@ pub(super) static SENDER: &[Row] = &[
         "part of the time in which the sending application chose not to write",
         |seen| seen.sender.application_idle_share,
     ),
-    row("congestion-window", Unit::Bytes, "tcp_info.tcpi_snd_cwnd x tcpi_snd_mss", "congestion window, all streams", |seen| {
+    row(names::CWND, Unit::Bytes, "tcp_info.tcpi_snd_cwnd x tcpi_snd_mss", "congestion window, all streams", |seen| {
         seen.flow.congestion_window_bytes
     })
     .sampled(|seen| seen.summed_tcp(|tcp| counted(tcp.congestion_window_bytes))),
@@ -86,7 +86,7 @@ pub(super) static SENDER: &[Row] = &[
     row("slow-start-threshold", Unit::Bytes, "tcp_info.tcpi_snd_ssthresh", "slow-start threshold, all streams; absent before the first loss", |seen| {
         seen.run.summed(|tcp| tcp.slow_start_threshold_bytes.and_then(counted))
     }),
-    row("peer-window", Unit::Bytes, "tcp_info.tcpi_snd_wnd", "window that the receiver advertises, as the sender sees it, all streams", |seen| {
+    row(names::PEER_WINDOW, Unit::Bytes, "tcp_info.tcpi_snd_wnd", "window that the receiver advertises, as the sender sees it, all streams", |seen| {
         seen.flow.peer_window_bytes
     })
     .sampled(|seen| seen.summed_tcp(|tcp| tcp.peer_window_bytes.and_then(counted))),
@@ -97,7 +97,7 @@ pub(super) static SENDER: &[Row] = &[
         "smallest over largest advertised window of the first stream in the steady part",
         |seen| seen.flow.peer_window_steadiness,
     ),
-    row("in-flight", Unit::Bytes, "tcp_info.tcpi_unacked x tcpi_snd_mss", "sent and not yet acknowledged, all streams", |seen| {
+    row(names::IN_FLIGHT, Unit::Bytes, "tcp_info.tcpi_unacked x tcpi_snd_mss", "sent and not yet acknowledged, all streams", |seen| {
         seen.in_flight_bytes()
     })
     .sampled(|seen| seen.summed_tcp(|tcp| counted(tcp.in_flight_bytes))),
@@ -179,14 +179,14 @@ pub(super) static SENDER: &[Row] = &[
         seen.run.summed(|tcp| tcp.delivery_bits_per_s.and_then(positive))
     })
     .sampled(|seen| seen.summed_tcp(|tcp| tcp.delivery_bits_per_s.and_then(positive))),
-    row("pacing-rate", Unit::BitsPerS, "tcp_info.tcpi_pacing_rate", "rate at which the kernel spaces the packets, all streams", |seen| {
+    row(names::PACING_RATE, Unit::BitsPerS, "tcp_info.tcpi_pacing_rate", "rate at which the kernel spaces the packets, all streams", |seen| {
         seen.flow.pacing_bits_per_s
     })
     .sampled(|seen| seen.summed_tcp(|tcp| tcp.pacing_bits_per_s.and_then(positive))),
     row(names::PACING_MAXIMUM, Unit::BitsPerS, "SO_MAX_PACING_RATE", "highest pacing rate allowed, all streams; absent if unlimited", |seen| {
         seen.flow.pacing_max_bits_per_s
     }),
-    row("segment-payload", Unit::Bytes, "tcp_info.tcpi_snd_mss", "payload of a full segment (MSS)", |seen| {
+    row(names::SEGMENT_PAYLOAD, Unit::Bytes, "tcp_info.tcpi_snd_mss", "payload of a full segment (MSS)", |seen| {
         seen.flow.mss_bytes
     }),
     row(
@@ -196,6 +196,9 @@ pub(super) static SENDER: &[Row] = &[
         "segments sent for each that came back, since the connection began",
         segments_per_acknowledgement,
     ),
+    row(names::RETRANSMITTED, Unit::Count, "tcp_info.tcpi_total_retrans", "segments retransmitted", |seen| {
+        seen.flow.retransmits_count.filter(|_| tells_retransmits(seen))
+    }),
     row(
         names::RETRANSMIT_SHARE,
         Unit::Share,
@@ -204,23 +207,26 @@ pub(super) static SENDER: &[Row] = &[
         |seen| seen.flow.retransmit_share.filter(|_| tells_retransmits(seen)),
     ),
     row(
-        "loss-event-share",
+        names::LOSS_EVENT_SHARE,
         Unit::Share,
         "tcp_info.tcpi_total_retrans",
         "sampling intervals with retransmissions, over segments sent: losses of one burst count once",
         |seen| seen.flow.loss_event_share.filter(|_| has_samples(seen)),
     ),
+    row(names::NEEDLESS, Unit::Count, "tcp_info.tcpi_dsack_dups", "segments retransmitted that the receiver already had", |seen| {
+        seen.flow.needless_count
+    }),
     row(
-        "needless-retransmit-share",
+        names::NEEDLESS_SHARE,
         Unit::Share,
         "tcp_info.tcpi_dsack_dups",
         "retransmissions that the receiver already had; absent without retransmissions",
         |seen| {
-            let again = seen.flow.run_retransmits_count.filter(|_| tells_retransmits(seen))?;
+            let again = seen.flow.retransmits_count.filter(|_| tells_retransmits(seen))?;
             share(seen.flow.needless_count?, again)
         },
     ),
-    row("reordering-events", Unit::Count, "tcp_info.tcpi_reord_seen", "times that a segment turned out to be late, not lost", |seen| {
+    row(names::REORDERED, Unit::Count, "tcp_info.tcpi_reord_seen", "times that a segment turned out to be late, not lost", |seen| {
         seen.flow.reordered_count
     }),
     row(names::MARKED_SEGMENTS, Unit::Count, "tcp_info.tcpi_delivered_ce", "segments delivered with a congestion mark (ECN)", |seen| {
@@ -263,7 +269,7 @@ pub(super) static RECEIVER: &[Row] = &[
         })
     }),
     row(
-        "receive-buffer",
+        names::RECEIVE_BUFFER,
         Unit::Bytes,
         "SO_RCVBUF",
         "receive buffer that the kernel granted (twice what was asked for), all streams",
@@ -302,10 +308,24 @@ pub(super) static RECEIVER: &[Row] = &[
         |seen| seen.receiver.application_idle_share,
     ),
     row(
+        names::RECEIVER_SEGMENT_PAYLOAD,
+        Unit::Bytes,
+        "tcp_info.tcpi_snd_mss",
+        "payload of a full segment that the receiver would send",
+        |seen| Run::segment_bytes(&seen.run.receivers),
+    ),
+    row(
+        names::OUT_OF_ORDER,
+        Unit::Count,
+        "tcp_info.tcpi_rcv_ooopack",
+        "packets that arrived out of order",
+        |seen| seen.flow.out_of_order_count,
+    ),
+    row(
         "out-of-order-share",
         Unit::Share,
         "tcp_info.tcpi_rcv_ooopack",
-        "packets that arrived out of order, of the segments sent",
+        "the same, of the segments sent",
         |seen| share(seen.flow.out_of_order_count?, seen.segments()?),
     ),
 ];

@@ -27,6 +27,7 @@ pub(super) fn sections() -> Vec<(&'static str, &'static str, Vec<Definition>)> {
     };
     let mut of_path = rows(path::EACH);
     of_path.extend(path::WHOLE);
+    of_path.extend(path::UDP.iter().map(|row| row.definition));
     let mut of_host: Vec<Definition> = hosts::ROWS.iter().map(|row| row.definition).collect();
     of_host.extend(hosts::CORES.iter().map(|row| row.definition));
     let of_trips = round_trips::ROWS.iter().map(|row| row.definition).collect();

@@ -1,12 +1,14 @@
 //! Symptoms of the path between the hosts.
 
-use results::{LatencySummary, Results};
+use results::{End, LatencySummary, Results};
 
 use super::definition::{Definition, Row, SymptomUnit as Unit, row};
 use super::tested::Seen;
 use super::{Symptom, deviation, names};
 use crate::numbers::{positive, ratio, share};
-use crate::observed::{Acknowledgements, several_rates, udp_test};
+use crate::observed::{
+    Acknowledgements, UdpSeen, idle_with_several, opposite, several_rates, udp_repeats,
+};
 use crate::wanted::{idle_rtt_s, line};
 
 /// Read in each repeat of the judged TCP test.
@@ -16,7 +18,7 @@ pub(super) static EACH: &[Row] = &[
     })
     .sampled(|seen| seen.interval_rates()),
     row(
-        "throughput-growth",
+        names::GROWTH,
         Unit::Ratio,
         "bytes per interval",
         "throughput of the last third of a single stream over that of its first third",
@@ -118,16 +120,94 @@ pub(super) const STREAMS: Definition = Definition::new(
     "the test's options",
     "number of streams in that comparison",
 );
+pub(super) const SENDER_IDLE_SEVERAL: Definition = Definition::new(
+    names::SENDER_IDLE_SEVERAL,
+    Unit::Share,
+    "/proc/stat",
+    "mean idle part of the sending host's cores with several streams",
+);
+pub(super) const RECEIVER_IDLE_SEVERAL: Definition = Definition::new(
+    names::RECEIVER_IDLE_SEVERAL,
+    Unit::Share,
+    "/proc/stat",
+    "the same of the receiving host's cores",
+);
 pub(super) const UDP_GAIN: Definition = Definition::new(
     names::UDP_GAIN,
     Unit::Ratio,
     "bytes read at the receiver",
-    "median rate delivered by UDP in the same direction over the judged throughput",
+    "rate delivered by UDP in the same direction over the judged throughput",
 );
 
+/// A symptom of the UDP test in the direction of the judged one.
+pub(super) struct UdpRow {
+    pub(super) definition: Definition,
+    read: fn(&UdpSeen) -> Option<f64>,
+}
+
+const fn udp(
+    name: &'static str,
+    unit: Unit,
+    source: &'static str,
+    about: &'static str,
+    read: fn(&UdpSeen) -> Option<f64>,
+) -> UdpRow {
+    UdpRow { definition: Definition::new(name, unit, source, about), read }
+}
+
+/// Read in each repeat of that test; of several rates, the one at which most was delivered.
+pub(super) static UDP: &[UdpRow] = &[
+    udp(
+        names::UDP_COUNT,
+        Unit::Count,
+        "the sender's count",
+        "datagrams sent in that UDP test",
+        |one| one.sent_count,
+    ),
+    udp(names::UDP_SENT, Unit::BitsPerS, "bytes written at the sender", "rate sent in it", |one| {
+        Some(one.sent_bits_per_s)
+    }),
+    udp(
+        names::UDP_DELIVERED,
+        Unit::BitsPerS,
+        "bytes read at the receiver",
+        "rate delivered in it",
+        |one| Some(one.delivered_bits_per_s),
+    ),
+    udp(
+        names::UDP_LOST,
+        Unit::Share,
+        "sequence numbers",
+        "its datagrams lost, of those lost or received, less those that the receiver's host is known to have lost",
+        |one| Some(one.lost_share),
+    ),
+    udp(
+        names::UDP_LOST_ON_PATH,
+        Unit::Share,
+        "sequence numbers, SO_RXQ_OVFL",
+        "the same; absent where the receiver does not tell what it lost itself",
+        |one| one.located.then_some(one.lost_share),
+    ),
+    udp(
+        names::UDP_LATE,
+        Unit::Share,
+        "sequence numbers",
+        "its datagrams received after a later one, of those sent",
+        |one| Some(one.reordered_share),
+    ),
+];
+
 /// Read once from the whole document.
-pub(super) const WHOLE: [Definition; 6] =
-    [IDLE_P50, IDLE_P99, PATH_MTU, STREAMS_GAIN, STREAMS, UDP_GAIN];
+pub(super) const WHOLE: [Definition; 8] = [
+    IDLE_P50,
+    IDLE_P99,
+    PATH_MTU,
+    STREAMS_GAIN,
+    STREAMS,
+    SENDER_IDLE_SEVERAL,
+    RECEIVER_IDLE_SEVERAL,
+    UDP_GAIN,
+];
 
 pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
     let recorder = results.recorder();
@@ -143,8 +223,13 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
         }
         _ => Vec::new(),
     };
-    let udp = seen.first().and_then(|one| udp_test(results, &one.run));
-    let udp_gain = udp.zip(rate).and_then(|(udp, rate)| ratio(udp.delivered_bits_per_s, rate));
+    let idle_of = |end: fn(End) -> End| {
+        seen.first()
+            .map_or_else(Vec::new, |one| idle_with_several(results, &one.run, end(one.run.sender)))
+    };
+    let udp = seen.first().map_or_else(Vec::new, |one| udp_repeats(results, &one.run));
+    let udp_gains: Vec<f64> =
+        udp.iter().filter_map(|udp| ratio(udp.delivered_bits_per_s, rate?)).collect();
     let once = |definition: &Definition, value: Option<f64>| {
         definition.symptom(recorder, value.as_slice(), &[])
     };
@@ -155,9 +240,15 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
         once(&PATH_MTU, mtu),
         STREAMS_GAIN.symptom(recorder, &gains, &[]),
         once(&STREAMS, several.map(|(count, _)| f64::from(count))),
-        once(&UDP_GAIN, udp_gain),
+        SENDER_IDLE_SEVERAL.symptom(recorder, &idle_of(|sender| sender), &[]),
+        RECEIVER_IDLE_SEVERAL.symptom(recorder, &idle_of(opposite), &[]),
+        UDP_GAIN.symptom(recorder, &udp_gains, &[]),
     ];
-    EACH.iter().map(|row| row.symptom(seen)).chain(whole).collect()
+    let of_udp = UDP.iter().map(|row| {
+        let values: Vec<f64> = udp.iter().filter_map(row.read).collect();
+        row.definition.symptom(recorder, &values, &[])
+    });
+    EACH.iter().map(|row| row.symptom(seen)).chain(whole).chain(of_udp).collect()
 }
 
 fn loaded<'a>(seen: &'a Seen<'_>) -> Option<&'a LatencySummary> {

@@ -35,7 +35,7 @@ impl<'a> Seen<'a> {
     pub(super) fn of(results: &'a Results, point: &'a Point) -> Option<Self> {
         let run = Run::of(point)?;
         let spec = point.spec()?;
-        let flow = Flow::of(&run).with_losses_of(std::iter::once(&run));
+        let flow = Flow::of(&run);
         Some(Self {
             results,
             recorder: results.recorder(),

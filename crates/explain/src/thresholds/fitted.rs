@@ -7,7 +7,7 @@ use std::ops::Index;
 use results::{Limit, Results};
 
 use super::{Ramp, Shown};
-use crate::limits::{mistaken, udp_over_best, window_law_off};
+use crate::limits::{congestion_window_use, mistaken, udp_over_best, window_law_off};
 use crate::observed::Observed;
 use crate::symptoms::names;
 
@@ -157,10 +157,10 @@ shows a side, what the mechanism predicts takes its place.
 
 /// Whether several streams met another ceiling than one: they gained, but less than their number. UDP meets it too.
 fn is_next_ceiling(seen: &Observed<'_>) -> bool {
-    let gain = seen.streams_gain().zip(seen.several);
-    gain.is_some_and(|(gain, (streams, _))| {
+    let gain = seen.streams_gain().zip(seen.shown().path(names::STREAMS));
+    gain.is_some_and(|(gain, streams)| {
         let alone = super::signs::MORE_STREAMS_AND_LOSS.to;
-        (alone..super::path::STREAMS_UNSHARED * f64::from(streams)).contains(&gain)
+        (alone..super::path::STREAMS_UNSHARED * streams).contains(&gain)
     })
 }
 
@@ -247,8 +247,8 @@ static ROWS: [Row; COUNT] = [
     Row {
         name: "used-cwnd",
         why: "data in flight over the congestion window",
-        recorded: Ramp::new(0.638, 0.822),
-        figure: |seen| seen.flow.window_use(),
+        recorded: Ramp::new(0.612, 0.761),
+        figure: congestion_window_use,
         low: Side { planted: OPEN_CWND, law: 0.5 },
         high: Side { planted: BY_CWND, law: 1.0 },
         part: Ramp::new(0.3, 0.7),
@@ -257,8 +257,8 @@ static ROWS: [Row; COUNT] = [
     Row {
         name: "slow-reader",
         why: "unread over unread and free bytes of the receiver's socket",
-        recorded: Ramp::new(0.128, 0.292),
-        figure: |seen| seen.receiver_fullness(),
+        recorded: Ramp::new(0.233, 0.532),
+        figure: |seen| seen.shown().receiver(names::SOCKET_FULLNESS),
         low: Side { planted: &[Limit::ReceiveWindow], law: 0.0 },
         high: Side { planted: &[Limit::ReceivingApplication], law: 1.0 },
         part: Ramp::new(0.35, 0.8),
@@ -299,9 +299,11 @@ static ROWS: [Row; COUNT] = [
         why: "needless over all retransmissions",
         recorded: Ramp::new(0.2, 0.6),
         figure: |seen| {
-            seen.flow.retransmits_count.filter(|count| *count >= super::signs::RETRANSMITS_MIN)?;
+            let again = seen.shown().sender_events(names::RETRANSMITTED);
+            again.filter(|count| *count >= super::signs::RETRANSMITS_MIN)?;
             // A foreign receiver tells of no late datagrams, and without D-SACK nobody does.
-            let is_told = seen.udp.is_none_or(|udp| udp.located);
+            let is_told = seen.shown().path(names::UDP_LOST).is_none()
+                || seen.shown().path(names::UDP_LOST_ON_PATH).is_some();
             Some(mistaken(seen)).filter(|mistaken| is_told || *mistaken > 0.0)
         },
         low: Side { planted: &[Limit::Loss, Limit::LossRecovery, Limit::Policer], law: 0.0 },

@@ -256,8 +256,10 @@ fn the_connection_at_the_sender_is_as_computed_by_hand() {
         ("pacing-rate", 1.2 * RATE),
         ("segment-payload", 1000.0),
         ("segments-per-acknowledgement", 2.0),
+        ("retransmitted-segments", 10.0),
         ("retransmit-share", 10.0 / 57_010.0),
         ("loss-event-share", 2.0 / 57_010.0),
+        ("needless-retransmits", 4.0),
         ("needless-retransmit-share", 0.4),
         ("reordering-events", 3.0),
         ("marked-share", 0.01),
@@ -279,6 +281,8 @@ fn the_receiver_and_the_path_are_as_computed_by_hand() {
         ("receive-queue", 50_000.0),
         ("receive-socket-fullness", 0.25),
         ("reader-idle-share", 0.0),
+        ("receiver-segment-payload", 1000.0),
+        ("out-of-order-packets", 114.0),
         ("out-of-order-share", 0.002),
     ] {
         close(&all, name, Some(End::Far), value);
@@ -298,7 +302,14 @@ fn the_receiver_and_the_path_are_as_computed_by_hand() {
     ] {
         close(&all, name, None, value);
     }
-    for name in ["line-use-share", "streams-gain", "streams-compared", "datagrams-of-throughput"] {
+    for name in [
+        "line-use-share",
+        "streams-gain",
+        "streams-compared",
+        "streams-sender-idle-share",
+        "datagrams-of-throughput",
+        "datagrams-lost-share",
+    ] {
         assert_eq!(median(&all, name, None), None, "{name}");
     }
 }
@@ -366,6 +377,7 @@ fn several_repeats_have_a_spread_and_one_has_an_error_of_its_samples() {
     let told = named(&two, "throughput", None).and_then(|one| one.estimate).expect("throughput");
     let spread = told.spread.expect("two repeats");
     assert_eq!((told.median, told.repeats_count, told.sampling), (RATE + 2e6, 2, None));
+    assert_eq!((told.sum, rtt.sum), (2.0 * RATE + 4e6, rtt.median));
     assert_eq!((spread.min, spread.max), (RATE, RATE + 4e6));
     assert!((spread.deviation - 8e12_f64.sqrt()).abs() < 1.0, "{spread:?}");
 }
@@ -536,10 +548,34 @@ fn several_streams_and_datagrams_are_compared_with_the_judged_test() {
     let mut four = tcp(3.0 * RATE);
     four.experiment = "multi-stream".to_owned();
     four.work = TestSpec { streams: 4, ..TestSpec::tcp() }.into();
-    let all = symptoms(&document(vec![tcp(RATE), four, udp(152e6, 0, 0)]));
-    close(&all, "streams-gain", None, 3.0);
-    close(&all, "streams-compared", None, 4.0);
-    close(&all, "datagrams-of-throughput", None, 2.0);
+    let all = symptoms(&document(vec![tcp(RATE), four, udp(160e6, 6000, 0)]));
+    for (name, value) in [
+        ("streams-gain", 3.0),
+        ("streams-compared", 4.0),
+        ("streams-sender-idle-share", 0.65),
+        ("streams-receiver-idle-share", 0.65),
+        ("datagrams-of-throughput", 2.0),
+        ("datagrams-sent", 120_000.0),
+        ("datagrams-sent-rate", 160e6),
+        ("datagrams-delivered-rate", 152e6),
+        ("datagrams-lost-share", 0.05),
+        ("datagrams-late-share", 0.01),
+    ] {
+        close(&all, name, None, value);
+    }
+    assert_eq!(median(&all, "datagrams-lost-on-path-share", None), None, "nobody tells where");
+}
+
+#[test]
+fn datagrams_that_the_receiver_lost_are_not_lost_on_the_path() {
+    // Of 120 000 at 160 Mbit/s 6000 are lost on the path, 6000 at the socket, of which the receiver tells.
+    let mut point = udp(160e6, 6000, 6000);
+    let results::PointOutcome::Measured(outcome) = &mut point.outcome else { panic!("measured") };
+    let told = outcome.directions[0].udp.as_mut().expect("UDP");
+    told.loss.socket_buffer_count = Some(6000);
+    let all = symptoms(&document(vec![tcp(RATE), point]));
+    close(&all, "datagrams-lost-share", None, 0.05);
+    close(&all, "datagrams-lost-on-path-share", None, 0.05);
 }
 
 /// A test of one second may hold one sample: a moment, of which nobody knows how far it is from the mean.
