@@ -37,6 +37,7 @@ use crate::attachment::{Answer, Health, RefusalCode};
 use crate::panics;
 use descriptor_threads::DescriptorThreads;
 pub(crate) use memory::Share;
+pub(crate) use switches::random_seed;
 use registry::Registry;
 use session::{Session, SessionId, State};
 
