@@ -123,10 +123,8 @@ fn frames_are_copied_once(bed: &Testbed, keeper: i32) {
     // 16 bytes are the time, then the pattern comes once.
     let said = bed.hosts.must(1, &format!("ping -c 1 -W 60 -s 32 -p {hex} 10.9.5.2"));
     assert!(said.contains("1 received"), "{said}");
-    let wanted = BTreeMap::from([
-        ("clearstream-ptnet".to_owned(), 2),
-        ("clearstream-xdp".to_owned(), 2),
-    ]);
+    let wanted =
+        BTreeMap::from([("clearstream-ptnet".to_owned(), 2), ("clearstream-xdp".to_owned(), 2)]);
     assert_eq!(found_in_memory(keeper, &PATTERN), wanted);
 }
 
@@ -144,7 +142,9 @@ fn file_by_tcp(bed: &Testbed) {
         bytes
     });
     hears.recv().unwrap();
-    bed.shell(&format!("head -c {FILE_BYTES} /dev/urandom >/tmp/here; nc 10.9.5.1 5002 </tmp/here"));
+    bed.shell(&format!(
+        "head -c {FILE_BYTES} /dev/urandom >/tmp/here; nc 10.9.5.1 5002 </tmp/here"
+    ));
     let came = there.join().unwrap();
     let sum = bed.shell("md5sum </tmp/here");
     let copy = sys::private::Scratch::new("passthrough").unwrap();
@@ -156,8 +156,8 @@ fn file_by_tcp(bed: &Testbed) {
 
 /// The guest has what the device has.
 fn guest_is_as_the_device(bed: &Testbed) {
-    let mac = bed.hosts.must(0, "cat /sys/class/net/near/address");
-    assert_eq!(bed.says("address"), mac.trim());
+    let device = bed.hosts.must(0, "ip link show dev near");
+    assert!(device.contains(&format!("link/ether {} ", bed.says("address"))), "{device}");
     bed.shell("ip addr add 10.9.5.2/24 dev eth0; ip link set eth0 mtu 1900 up");
     let longer = bed.shell("ip link set eth0 mtu 1901 2>/dev/null || echo refused");
     assert_eq!(longer.trim(), "refused");
@@ -197,7 +197,8 @@ fn guest_follows_the_device(bed: &Testbed) {
     bed.carrier_becomes("1");
     bed.guest_answers();
     bed.hosts.must(0, "ip link del near");
-    wait_until("the loss is told", || bed.network().starts_with("the device has gone"));
+    let gone = "the device has gone, last fault: the device failed: Network is down";
+    wait_until("the loss is told", || bed.network() == gone);
     bed.carrier_becomes("0");
     bed.cable();
     bed.carrier_becomes("1");

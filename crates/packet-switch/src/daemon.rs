@@ -37,9 +37,9 @@ use crate::attachment::{Answer, Health, RefusalCode};
 use crate::panics;
 use descriptor_threads::DescriptorThreads;
 pub(crate) use memory::Share;
-pub(crate) use switches::random_seed;
 use registry::Registry;
 use session::{Session, SessionId, State};
+pub(crate) use switches::random_seed;
 
 /// How the daemon is to be.
 #[derive(Debug, Clone)]

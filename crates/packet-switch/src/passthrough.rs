@@ -151,7 +151,9 @@ impl Passthrough {
         let until = Instant::now() + THREAD_END;
         while !carrier.thread.is_finished() {
             if Instant::now() > until {
-                return Err(PassthroughError::Gone("a doorbell of its client is jammed".to_owned()));
+                return Err(PassthroughError::Gone(
+                    "a doorbell of its client is jammed".to_owned(),
+                ));
             }
             std::thread::sleep(Duration::from_micros(100));
         }

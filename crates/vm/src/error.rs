@@ -52,7 +52,9 @@ pub enum VmError {
         known: String,
     },
     /// Another guest has the device.
-    #[error("{device} is passed through to guest '{name}'; end it first: clearstream vm down {name}")]
+    #[error(
+        "{device} is passed through to guest '{name}'; end it first: clearstream vm down {name}"
+    )]
     DeviceTaken {
         /// The interface.
         device: String,

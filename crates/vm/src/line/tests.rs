@@ -112,7 +112,19 @@ fn queues_are_read_as_they_are_written_and_shown_as_ports_are() {
     let queue = |device: &str, queue| DeviceQueue { device: device.to_owned(), queue };
     assert_eq!(of("eth0").unwrap(), queue("eth0", 0));
     assert_eq!(of("eth0.7:12").unwrap(), queue("eth0.7", 12));
-    for wrong in ["", ":1", "eth0:", "eth0:x", "eth0:-1", "eth0:1:2", "a/b", "..", "a b", "sixteen-letters-", "eth0:4294967296"] {
+    for wrong in [
+        "",
+        ":1",
+        "eth0:",
+        "eth0:x",
+        "eth0:-1",
+        "eth0:1:2",
+        "a/b",
+        "..",
+        "a b",
+        "sixteen-letters-",
+        "eth0:4294967296",
+    ] {
         let error = of(wrong).unwrap_err();
         assert!(error.is_usage() && !error.to_string().contains('\n'), "{wrong}: {error}");
     }

@@ -9,9 +9,7 @@ use serde_json::json;
 use units::{parse_byte_size, parse_duration, show_byte_size};
 use vm::accelerator::{Choice, choose, qemu_version};
 use vm::keeper::mac_of_device;
-use vm::line::{
-    self, Accelerator, DeviceQueue, DiskFormat, MachineConfig, PortType, QUEUES_MAX,
-};
+use vm::line::{self, Accelerator, DeviceQueue, DiskFormat, MachineConfig, PortType, QUEUES_MAX};
 use vm::{Machine, Start};
 
 use crate::VerbResult;

@@ -11,7 +11,7 @@ use units::show_byte_size;
 use vm::{Machine, MachineState, QueueState};
 
 use crate::VerbResult;
-use crate::exit::Exit;
+use crate::exit::{Exit, plain};
 
 /// What is said instead of an empty table.
 const NONE: &str = "no guest is up; boot one with: clearstream vm run NAME --port SWITCH:PORT\n\
@@ -97,7 +97,7 @@ fn network(switches: &mut BTreeMap<PathBuf, Option<Vec<Entry>>>, state: &Machine
 
 fn with_fault(mode: String, fault: Option<&String>) -> String {
     match fault {
-        Some(why) => format!("{mode}, last fault: {why}"),
+        Some(why) => format!("{mode}, last fault: {}", plain(why)),
         None => mode,
     }
 }
