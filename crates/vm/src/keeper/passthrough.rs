@@ -33,7 +33,7 @@ const FRAME_OVERHEAD_BYTES: u32 = 22;
 /// # Errors
 /// There is no such device, or it has no Ethernet address.
 pub fn mac_of_device(device: &str) -> Result<String, VmError> {
-    let link = RouteSocket::open()?.link(device).map_err(|_| no_device(device))?;
+    let link = RouteSocket::open()?.link(device).map_err(|_unknown| no_device(device))?;
     match link.hardware_address[..] {
         [a, b, c, d, e, f] if a & 1 == 0 && link.hardware_address != [0; 6] => {
             Ok(format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"))
@@ -53,7 +53,7 @@ fn no_device(device: &str) -> PassthroughError {
 /// The queue cannot be had.
 pub(super) fn hold(queue: &DeviceQueue, mac: &str, folder: &MachineFolder) -> Result<(), VmError> {
     let mut route = RouteSocket::open()?;
-    let link = route.link(&queue.device).map_err(|_| no_device(&queue.device))?;
+    let link = route.link(&queue.device).map_err(|_unknown| no_device(&queue.device))?;
     let opened = Passthrough::open(&queue.device, queue.queue)?;
     let most = if opened.takes_parts() { MTU_MAX } else { CHUNK_BYTES - FRAME_OVERHEAD_BYTES };
     // Nobody behind the queue finishes checksums and segments.
