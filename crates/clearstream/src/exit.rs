@@ -167,7 +167,7 @@ impl From<io::Error> for VerbError {
 }
 
 /// A message without the numbers that [`io::Error`] puts behind the system's words: `(os error 2)`.
-fn plain(message: &dyn fmt::Display) -> String {
+pub(crate) fn plain(message: &dyn fmt::Display) -> String {
     let message = message.to_string();
     let mut parts = message.split(" (os error ");
     let mut line = parts.next().unwrap_or_default().to_owned();

@@ -131,7 +131,7 @@ impl Testbed {
 }
 
 /// Its state folder, as its command line has it.
-fn folder(guest: &Value) -> PathBuf {
+pub(crate) fn folder(guest: &Value) -> PathBuf {
     let words = guest["line"].as_array().unwrap();
     let words = words.iter().filter_map(Value::as_str);
     let shell = words.filter_map(|word| word.split_once("path=")).map(|(_, path)| path);
@@ -139,11 +139,11 @@ fn folder(guest: &Value) -> PathBuf {
     Path::new(path.expect("a shell's socket")).to_owned()
 }
 
-fn pid(guest: &Value, key: &str) -> i32 {
+pub(crate) fn pid(guest: &Value, key: &str) -> i32 {
     guest[key].as_i64().and_then(|pid| i32::try_from(pid).ok()).unwrap()
 }
 
-fn runs(guest: &Value, key: &str) -> bool {
+pub(crate) fn runs(guest: &Value, key: &str) -> bool {
     sys::process::started_ticks(pid(guest, key)).is_some()
 }
 
@@ -251,7 +251,7 @@ fn file_by_tcp(bed: &Testbed, from: &str, to: &str) {
 }
 
 /// The memory of a guest's port, which its keeper has open.
-fn memory_of_port(keeper: i32) -> File {
+pub(crate) fn memory_of_port(keeper: i32) -> File {
     let fds = std::fs::read_dir(format!("/proc/{keeper}/fd")).unwrap();
     let is_memory = |path: &PathBuf| {
         let target = std::fs::read_link(path).unwrap_or_default();

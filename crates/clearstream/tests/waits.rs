@@ -36,6 +36,7 @@ mod tune_root;
 mod vhost_user_root;
 mod vm;
 mod vm_lab_root;
+mod vm_passthrough_root;
 mod xdp_root;
 
 /// What is tested.

@@ -12,7 +12,7 @@ use crate::PROGRAM;
 use testkit::switch_bed::{SwitchBed, complaint, eventually};
 
 /// A veth pair: `near` on the switch's host (0), `far` on another.
-fn cable(bed: &SwitchBed, near: &str, far: &str, host: usize) {
+pub(crate) fn cable(bed: &SwitchBed, near: &str, far: &str, host: usize) {
     let pid = bed.hosts[host].id();
     bed.must(0, &format!("ip link add {near} type veth peer name {far} netns {pid}"));
     bed.must(0, &format!("ip link set {near} up"));
@@ -49,7 +49,7 @@ fn has(wire: &mut Port, frame: &[u8]) -> bool {
     seen
 }
 
-fn program_on(bed: &SwitchBed, device: &str) -> bool {
+pub(crate) fn program_on(bed: &SwitchBed, device: &str) -> bool {
     bed.must(0, &format!("ip link show dev {device}")).contains("xdp")
 }
 

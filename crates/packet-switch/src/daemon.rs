@@ -39,6 +39,7 @@ use descriptor_threads::DescriptorThreads;
 pub(crate) use memory::Share;
 use registry::Registry;
 use session::{Session, SessionId, State};
+pub(crate) use switches::random_seed;
 
 /// How the daemon is to be.
 #[derive(Debug, Clone)]

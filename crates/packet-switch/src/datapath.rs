@@ -30,7 +30,7 @@ use sys::SyscallError;
 use sys::eventfd::Signaller;
 
 pub(crate) use cut_off::{CutOff, Trouble};
-pub(crate) use inlet::{Inlet, Marks};
+pub(crate) use inlet::{FRAGMENTS_MAX, Inlet, Marks};
 pub(crate) use link::{Command, Link};
 pub(crate) use monitor::Monitor;
 pub(crate) use outlet::Outlet;

@@ -9,7 +9,7 @@ mod adopted;
 mod guest;
 mod link;
 mod tap;
-mod xdp;
+pub(crate) mod xdp;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,7 +31,7 @@ use thiserror::Error;
 use crate::attachment::{DeviceKind, DeviceState, LinkConfig, TAP_QUEUES_MAX, XdpFacts};
 use crate::counters::add;
 use crate::daemon::Share;
-use crate::datapath::Resident;
+use crate::datapath::{CutOff, Resident};
 use crate::line::SharedReport;
 use crate::name::PortName;
 use crate::panics;
@@ -56,12 +56,14 @@ pub(crate) enum DeviceError {
     Xdp(#[from] ports::xdp::PortError),
     #[error(transparent)]
     Link(#[from] LightpathConfigError),
+    #[error(transparent)]
+    CutOff(#[from] CutOff),
     #[error("{0}")]
     Fault(String),
 }
 
 /// Packets between two looks at the other direction.
-const TURN: u32 = 64;
+pub(crate) const TURN: u32 = 64;
 
 /// A client's seats at both rings of a port, within the daemon.
 #[derive(Debug)]
@@ -74,7 +76,7 @@ pub(crate) struct Plug {
 #[derive(Debug, Default)]
 pub(crate) struct DeviceCounters {
     /// Frames that the device did not take.
-    refused: AtomicU64,
+    pub(crate) refused: AtomicU64,
 }
 
 /// How the daemon asks a thread to end.
@@ -85,6 +87,17 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
+    pub(crate) fn new() -> Result<Self, SyscallError> {
+        Ok(Self { asked: AtomicBool::new(false), bell: Bell::new()? })
+    }
+
+    /// Asks.
+    pub(crate) fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+        // The bell is ours alone.
+        self.bell.ring().ok();
+    }
+
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
@@ -136,12 +149,12 @@ pub(crate) struct Device {
 }
 
 /// What the kernel counts at a queue; nothing where it does not say.
-fn dropped_by_kernel(socket: &OwnedFd) -> XdpStatistics {
+pub(crate) fn dropped_by_kernel(socket: &OwnedFd) -> XdpStatistics {
     sys::xdp::statistics(socket.as_fd()).unwrap_or_default()
 }
 
 /// Frames that arrived at a queue and found no place.
-fn received_and_dropped(counted: &XdpStatistics) -> u64 {
+pub(crate) fn received_and_dropped(counted: &XdpStatistics) -> u64 {
     counted.rx_dropped + counted.rx_ring_full + counted.rx_fill_ring_empty
 }
 
@@ -166,9 +179,7 @@ const THREAD_END: Duration = Duration::from_millis(200);
 
 impl Drop for Device {
     fn drop(&mut self) {
-        self.stop.asked.store(true, Ordering::Relaxed);
-        // The bell is ours alone.
-        self.stop.bell.ring().ok();
+        self.stop.ask();
         // One that the switch's thread drives keeps the other handle.
         let is_driven = || match &self.threads[..] {
             [] => Arc::strong_count(&self.end.0) > 1,
@@ -276,13 +287,8 @@ impl Device {
         shares: Vec<Share>,
         threads: &Threads,
     ) -> Result<Opened, DeviceError> {
-        let mode = match (port.is_zero_copy(), facts.is_generic) {
-            (true, _) => "zero-copy",
-            (false, false) => "copy",
-            (false, true) => "copy, generic",
-        };
-        let state =
-            DeviceState { mode: Some(mode.to_owned()), ..DeviceState::new("xdp", &facts.name()) };
+        let mode = Some(xdp::mode(port.is_zero_copy(), facts.is_generic).to_owned());
+        let state = DeviceState { mode, ..DeviceState::new("xdp", &facts.name()) };
         let socket = port.share().map_err(EndError::from)?;
         let (mut device, mut resident): Opened = (Self::new(state, shares)?, None);
         device.lost_before = received_and_dropped(&dropped_by_kernel(&socket));
@@ -293,13 +299,16 @@ impl Device {
             resident =
                 Some(Box::new(xdp::DrivenQueue { port, plug, counters, end, _shares: shares }));
         } else {
-            device.work(threads, move |stop, counters| xdp::run(port, plug, stop, counters))?;
+            let (mut port, mut plug) = (port, plug);
+            device.work(threads, move |stop, counters| {
+                xdp::run(&mut port, &mut plug, stop, counters)
+            })?;
         }
         Ok((device, resident))
     }
 
     fn new(state: DeviceState, shares: Vec<Share>) -> Result<Self, SyscallError> {
-        let stop = Arc::new(Stop { asked: AtomicBool::new(false), bell: Bell::new()? });
+        let stop = Arc::new(Stop::new()?);
         let (counters, end) = Default::default();
         let (lines, threads) = (Vec::new(), Vec::new());
         Ok(Self {
@@ -390,7 +399,7 @@ fn sleep(
 }
 
 impl DeviceCounters {
-    fn refuse(&self, frames: u32) {
+    pub(crate) fn refuse(&self, frames: u32) {
         add(&self.refused, frames.into());
     }
 }

@@ -7,6 +7,7 @@
 //! * [`daemon`]: the process that makes memory and bells, keeps the list of ports, and lets go of
 //!   clients that die or lie;
 //! * [`mod@line`]: the thread that carries one direction of a lightpath, between devices or ports;
+//! * [`passthrough`]: a device's queue for one client alone, without a switch;
 //! * [`pkt`]: generators, sinks and bridges, as pkt-gen has them;
 //! * its threads, one a switch, copy frames between the regions of its ports and trust nothing they
 //!   read there.
@@ -27,6 +28,7 @@ pub mod guide;
 pub mod line;
 mod name;
 mod panics;
+pub mod passthrough;
 pub mod pkt;
 pub mod station;
 mod threads;

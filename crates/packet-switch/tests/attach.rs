@@ -2,6 +2,8 @@
 
 #[path = "attach/own_memory.rs"]
 mod own_memory;
+#[path = "attach/passthrough_root.rs"]
+mod passthrough_root;
 #[path = "attach/refusals.rs"]
 mod refusals;
 use std::os::fd::AsFd;

@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use packet_switch::client::ClientError;
+use packet_switch::passthrough::PassthroughError;
+use ports::xdp::OpenError;
 use sys::SyscallError;
 use thiserror::Error;
 
@@ -48,6 +50,16 @@ pub enum VmError {
         name: String,
         /// `; up are a, b`, or nothing.
         known: String,
+    },
+    /// Another guest has the device.
+    #[error(
+        "{device} is passed through to guest '{name}'; end it first: clearstream vm down {name}"
+    )]
+    DeviceTaken {
+        /// The interface.
+        device: String,
+        /// That guest's name.
+        name: String,
     },
     /// The process that a guest is to go with does not run.
     #[error("no process {0} for the guest to go with")]
@@ -124,6 +136,9 @@ pub enum VmError {
     /// The switch refuses, or is not there.
     #[error(transparent)]
     Switch(#[from] ClientError),
+    /// A device's queue cannot be passed through.
+    #[error(transparent)]
+    Queue(#[from] PassthroughError),
     /// Somebody else has, or may have, prepared this user's runtime folder.
     #[error(transparent)]
     Folder(#[from] sys::private::PrivateError),
@@ -143,7 +158,11 @@ impl VmError {
     #[must_use]
     pub fn is_missing(&self) -> bool {
         match self {
-            Self::NoProgram { .. } | Self::Missing(_) => true,
+            Self::NoProgram { .. }
+            | Self::Missing(_)
+            | Self::Queue(PassthroughError::Open(
+                OpenError::Privilege(_) | OpenError::Kernel(_) | OpenError::Memory(_),
+            )) => true,
             Self::Syscall(error) | Self::Switch(ClientError::Syscall(error)) => {
                 error.is_privilege()
             }

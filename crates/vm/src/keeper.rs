@@ -1,11 +1,13 @@
-//! The process that a guest is: it owns QEMU and lends the guest's port to the switch.
+//! The process that a guest is: it owns QEMU and lends the guest's port to the switch, or has a queue of a device for it.
 //!
 //! It ends when QEMU does, when it is told to (SIGTERM), when the process that the guest goes with has ended, and when its
 //! folder is no longer in its place: nobody could find the guest any more. QEMU ends with it in any case
 //! (`PR_SET_PDEATHSIG`), and so does the port. The switch is spoken to by a thread of its own, so that one that hangs
 //! keeps nothing else waiting.
 
+mod guest_rings;
 mod lent_port;
+mod passthrough;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -21,6 +23,7 @@ use sys::process::{Ending, Owned, SignalReader, keep_children};
 
 use lent_port::LentPort;
 use packet_switch::PortName;
+pub use passthrough::mac_of_device;
 
 use crate::VmError;
 use crate::accelerator::KVM_GAVE_UP;
@@ -117,8 +120,10 @@ impl Keeper {
         let gone = || VmError::NotStarted(format!("{name}: no such guest's folder"));
         let folder = MachineFolder { folder: place.folder(name)?.ok_or_else(gone)? };
         let Orders { config, owner } = folder.read(CONFIG_FILE).ok_or_else(gone)?;
-        if config.port_type != PortType::Tap {
-            lend_port(&config, &folder, owner)?;
+        match (&config.passthrough, config.port_type) {
+            (Some(queue), _) => passthrough::hold(queue, &config.mac, &folder)?,
+            (None, PortType::Tap) => {}
+            (None, _) => lend_port(&config, &folder, owner)?,
         }
         let qemu = start_qemu(&config, &folder)?;
         let ids = i32::try_from(qemu.id()).ok().and_then(ProcessId::of);

@@ -16,8 +16,11 @@ pub const QUEUES_MAX: u32 = 16;
 pub struct MachineConfig {
     /// Under which it is up, at most once for a user.
     pub name: String,
-    /// The port of the switch that its network device is connected to.
-    pub port: PortName,
+    /// The port of the switch that its network device is connected to; none where that is a queue of the host's.
+    pub port: Option<PortName>,
+    /// The queue that is passed through to it instead, by rings that it drives itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passthrough: Option<DeviceQueue>,
     /// How it is connected to it.
     #[serde(default)]
     pub port_type: PortType,
@@ -47,6 +50,53 @@ pub struct MachineConfig {
     pub qemu: PathBuf,
     /// QEMU's version: major and minor.
     pub qemu_version: (u32, u32),
+}
+
+impl MachineConfig {
+    /// What its network device is connected to, for people: `vale0:one`, `eth0 queue 0`.
+    #[must_use]
+    pub fn network(&self) -> String {
+        let queue = self.passthrough.as_ref().map(DeviceQueue::to_string);
+        queue.or_else(|| Some(self.port.as_ref()?.to_string())).unwrap_or_default()
+    }
+}
+
+/// A queue of a network device of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceQueue {
+    /// The interface.
+    pub device: String,
+    /// Number of the queue.
+    pub queue: u32,
+}
+
+impl std::fmt::Display for DeviceQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} queue {}", self.device, self.queue)
+    }
+}
+
+/// Longest name of an interface, bytes, as the kernel's.
+const INTERFACE_BYTES_MAX: usize = 15;
+
+/// `eth0` or `eth0:2`: the kernel allows no colon in a name.
+impl std::str::FromStr for DeviceQueue {
+    type Err = VmError;
+
+    fn from_str(text: &str) -> Result<Self, VmError> {
+        let (device, queue) = text.split_once(':').unwrap_or((text, "0"));
+        let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '/';
+        let is_name = (1..=INTERFACE_BYTES_MAX).contains(&device.len())
+            && device.chars().all(is_plain)
+            && !matches!(device, "." | "..");
+        match queue.parse() {
+            Ok(queue) if is_name => Ok(Self { device: device.to_owned(), queue }),
+            _ => {
+                let text = units::printable(text);
+                Err(VmError::Invalid(format!("'{text}' is no DEVICE[:QUEUE], such as eth0:2")))
+            }
+        }
+    }
 }
 
 /// How a guest is connected to its port.

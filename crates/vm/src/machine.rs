@@ -16,7 +16,8 @@ use crate::VmError;
 use crate::keeper::{Answer, Orders};
 use crate::line::{self, MachineConfig, names};
 use crate::state::{
-    CONFIG_FILE, LOG_FILE, MachineFolder, MachineState, Place, ProcessId, STATE_FILE,
+    CONFIG_FILE, LOG_FILE, MachineFolder, MachineState, Place, ProcessId, QUEUE_FILE, QueueState,
+    STATE_FILE,
 };
 
 /// Longest that a keeper may take to say whether QEMU runs.
@@ -99,6 +100,7 @@ impl Machine {
         if place.machine(name)?.and_then(|known| known.state_if_up()).is_some() {
             return Err(VmError::IsUp { name: name.clone() });
         }
+        check_queue(place, start.config)?;
         place.remove(name)?;
         let folder = place.create(name)?;
         let started = check_sockets(folder.path()).and_then(|()| {
@@ -232,6 +234,12 @@ impl Machine {
         self.folder.read(STATE_FILE).unwrap_or_else(|| self.state.clone())
     }
 
+    /// What its keeper said last of the queue that is passed through to it, if one is.
+    #[must_use]
+    pub fn queue_state(&self) -> Option<QueueState> {
+        self.folder.read(QUEUE_FILE)
+    }
+
     /// QEMU's command line.
     #[must_use]
     pub fn line(&self) -> Vec<String> {
@@ -273,6 +281,22 @@ impl Machine {
         }
         Ok(())
     }
+}
+
+/// Whether another guest of the place has the device that is to be passed through; nobody else is known here.
+fn check_queue(place: &Place, config: &MachineConfig) -> Result<(), VmError> {
+    let Some(wanted) = &config.passthrough else { return Ok(()) };
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let own = namespace("self");
+    for name in place.names()? {
+        let Some(machine) = Machine::find_in(place, &name).ok().flatten() else { continue };
+        let MachineState { config, keeper, .. } = machine.state;
+        let is_same = config.passthrough.is_some_and(|queue| queue.device == wanted.device);
+        if is_same && namespace(&keeper.pid.to_string()) == own {
+            return Err(VmError::DeviceTaken { device: wanted.device.clone(), name });
+        }
+    }
+    Ok(())
 }
 
 /// A guest's name is that of a folder.

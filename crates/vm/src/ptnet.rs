@@ -1,4 +1,5 @@
-//! The memory of a port whose rings a guest drives itself: made and kept by the guest's keeper, lent to the switch.
+//! The memory of a port whose rings a guest drives itself: made and kept by the guest's keeper, lent to the switch or joined
+//! to a device's queue.
 //!
 //! It is laid out as any port's memory; what else the guest and the keeper have to tell each other is in a part of page 0
 //! that is otherwise unused (`docs/attachment.md`, "A guest's own port"). The guest may write anything anywhere in it at
@@ -9,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use packet_switch::attachment::{HEADER_BYTES, Shape};
-use ring::{Geometry, Layout};
+use packet_switch::attachment::Shape;
+use ring::{Bells, Geometry, Layout};
 use shm::{Bell, Region, View};
 use sys::SyscallError;
 
@@ -25,8 +26,25 @@ pub(crate) fn shape() -> Shape {
     Shape::of_device()
 }
 
-/// Longest frame's payload that the guest may be configured for, bytes.
-const MTU_MAX: u32 = 9000;
+/// Its rings, and no spare buffers.
+pub(crate) fn geometry() -> Geometry {
+    let Shape { slots, buffer_bytes } = shape();
+    Geometry { tx_rings: 1, rx_rings: 1, slots, buffer_bytes, extra_buffers: 0 }
+}
+
+/// Longest frame's payload that any guest may be configured for, bytes.
+pub(crate) const MTU_MAX: u32 = 9000;
+
+/// What a guest is told of its network device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Traits {
+    /// Hardware address.
+    pub(crate) mac: [u8; 6],
+    /// Bytes of virtio-net header before each frame: 0 where nobody finishes checksums and segments for it.
+    pub(crate) header_bytes: u8,
+    /// Longest payload that it may be configured for, bytes; drivers take no less than 1500.
+    pub(crate) mtu_max: u32,
+}
 
 /// Where the guest's part of page 0 begins.
 const PAGE_OFFSET: usize = 2048;
@@ -53,19 +71,18 @@ mod word {
 pub(crate) struct PortMemory {
     region: Arc<Region>,
     page: View<AtomicU32>,
-    mac: [u8; 6],
+    traits: Traits,
     doorbells: [Bell; VECTORS],
     interrupts: [Bell; VECTORS],
 }
 
 impl PortMemory {
-    /// New memory for a guest with this hardware address.
+    /// New memory for a guest with such a device.
     ///
     /// # Errors
     /// No memory or descriptor left.
-    pub(crate) fn new(mac: [u8; 6]) -> Result<Self, VmError> {
-        let Shape { slots, buffer_bytes } = shape();
-        let geometry = Geometry { tx_rings: 1, rx_rings: 1, slots, buffer_bytes, extra_buffers: 0 };
+    pub(crate) fn new(traits: Traits) -> Result<Self, VmError> {
+        let geometry = geometry();
         let failed = |error: &dyn std::fmt::Display| VmError::NotStarted(error.to_string());
         // A device's memory has such a length, or QEMU aborts.
         let bytes = geometry.region_bytes().map_err(|error| failed(&error))?.next_power_of_two();
@@ -73,17 +90,17 @@ impl PortMemory {
         Layout::format(&region, &geometry).map_err(|error| failed(&error))?;
         let page = region.view(PAGE_OFFSET, word::COUNT).map_err(|error| failed(&error))?;
         let bells = || Ok::<_, SyscallError>([Bell::new()?, Bell::new()?, Bell::new()?]);
-        let memory = Self { region, page, mac, doorbells: bells()?, interrupts: bells()? };
+        let memory = Self { region, page, traits, doorbells: bells()?, interrupts: bells()? };
         memory.describe();
         Ok(memory)
     }
 
     /// Writes what does not change, over whatever a guest has made of it.
     pub(crate) fn describe(&self) {
-        let [a, b, c, d, e, f] = self.mac;
+        let Traits { mac: [a, b, c, d, e, f], header_bytes, mtu_max } = self.traits;
         self.put(word::VERSION, VERSION);
-        self.put(word::HEADER_BYTES, HEADER_BYTES.into());
-        self.put(word::MTU_MAX, MTU_MAX);
+        self.put(word::HEADER_BYTES, header_bytes.into());
+        self.put(word::MTU_MAX, mtu_max);
         self.put(word::MAC, u32::from_le_bytes([a, b, c, d]));
         self.put(word::MAC + 1, u32::from_le_bytes([e, f, 0, 0]));
         self.put(word::MAGIC, MAGIC as u32);
@@ -99,7 +116,7 @@ impl PortMemory {
         u32::from_le(self.page[word::RESET].load(Ordering::Acquire))
     }
 
-    /// Tells the guest which reset its rings are of (0: of none), and whether a switch serves them.
+    /// Tells the guest which reset its rings are of (0: of none), and whether there is a link behind them.
     pub(crate) fn tell(&self, generation: u32, has_link: bool) -> Result<(), SyscallError> {
         // Whoever sees the link up sees the rings as they are then.
         self.put(word::GENERATION, generation);
@@ -121,6 +138,23 @@ impl PortMemory {
     /// Of the transmit ring and of the receive ring: the bell that the switch waits for, and the one that it rings.
     pub(crate) fn bells(&self) -> [[&Bell; 2]; 2] {
         [0, 1].map(|ring| [&self.doorbells[ring], &self.interrupts[ring]])
+    }
+
+    /// The memory itself.
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Other handles to the same bells, for an owner of the rings in this process.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub(crate) fn owner_bells(&self) -> Result<[Bells; 2], SyscallError> {
+        let bells = |[ours, theirs]: [&Bell; 2]| {
+            Ok::<_, SyscallError>(Bells { ours: ours.share()?, theirs: theirs.share()? })
+        };
+        let [tx, rx] = self.bells();
+        Ok([bells(tx)?, bells(rx)?])
     }
 
     /// What QEMU makes the device of.
@@ -148,7 +182,8 @@ mod tests {
 
     #[test]
     fn the_memory_is_a_power_of_two_and_the_page_is_as_documented() {
-        let memory = PortMemory::new([0x52, 0x54, 0, 1, 2, 3]).unwrap();
+        let mac = [0x52, 0x54, 0, 1, 2, 3];
+        let memory = PortMemory::new(Traits { mac, header_bytes: 10, mtu_max: MTU_MAX }).unwrap();
         assert_eq!(memory.region.length_bytes(), 16 << 20);
         assert_eq!((memory.reset(), &MAGIC.to_le_bytes()), (0, b"CSPTNET1"));
         memory.tell(7, true).unwrap();

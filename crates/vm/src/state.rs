@@ -22,6 +22,8 @@ use crate::line::{MachineConfig, names};
 const VMS: &str = "vms";
 pub(crate) const STATE_FILE: &str = "state.json";
 pub(crate) const CONFIG_FILE: &str = "config.json";
+/// What [`QueueState`] is kept in.
+pub(crate) const QUEUE_FILE: &str = "queue.json";
 /// Bytes after which a log begins anew: what a guest says on its console is up to the guest.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 /// What a keeper's own lines in the log begin with.
@@ -72,6 +74,23 @@ pub struct MachineState {
     pub config: MachineConfig,
     /// Whether it said that it has booted; one without a shell says nothing.
     pub is_ready: bool,
+}
+
+/// A device's queue that is passed through to a guest, as the guest's keeper saw it last.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct QueueState {
+    /// How frames get to the device, as [`packet_switch::passthrough::Passthrough::mode`] says; none while it has gone.
+    pub mode: Option<String>,
+    /// Whether the guest's driver has the rings.
+    pub has_client: bool,
+    /// Whether the device has a carrier.
+    pub has_link: bool,
+    /// Frames of the guest's that the device did not take.
+    pub refused: u64,
+    /// Frames for the guest that the kernel had to drop.
+    pub lost: u64,
+    /// What the guest did wrong last, or why the device is not there.
+    pub fault: Option<String>,
 }
 
 /// A folder that holds guests' folders.

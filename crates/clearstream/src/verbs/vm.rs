@@ -27,13 +27,14 @@ use crate::exit::{Exit, VerbError};
     clearstream vm console one\n  \
     clearstream vm list\n  \
     clearstream vm down --all\n  \
+    clearstream vm run gate --passthrough eth1                 on a network device, without a switch\n  \
     clearstream vm port vale0:other --path /run/other.sock     for a QEMU of your own\n\n\
     A guest is stock QEMU with an unmodified virtio-net driver, connected to the switch by\n\
     vhost-user, or (--type ptnet) with the driver of guest/ptnet on the port's rings. It runs under\n\
     KVM where KVM can run a small test guest, otherwise under TCG (slower). A guest ends when its\n\
     keeper process or QEMU ends, and its port is then removed. If the switch is restarted, the port\n\
-    is added again and the guest continues. Needs no privilege except access to /dev/kvm. See\n\
-    docs/guests.md in the source.")]
+    is added again and the guest continues. Needs no privilege except access to /dev/kvm, and for\n\
+    --passthrough that of `port add --type xdp`. See docs/guests.md in the source.")]
 pub(crate) struct VmArgs {
     #[command(subcommand)]
     action: Action,

@@ -136,7 +136,7 @@ impl Registry {
 }
 
 /// Key of the address hash; it must not be guessable.
-pub(super) fn random_seed() -> u64 {
+pub(crate) fn random_seed() -> u64 {
     let mut bytes = [0; 8];
     // Where the kernel has no randomness yet, the table still works, only predictably.
     rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::NONBLOCK).ok();

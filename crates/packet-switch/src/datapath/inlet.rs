@@ -7,7 +7,7 @@ use super::translate::Header;
 use super::{BATCH_SLOTS, CutOff, Packet, Taken};
 
 /// Most slots of one packet, as netmap's `NETMAP_MAX_FRAGS`.
-pub(super) const FRAGMENTS_MAX: usize = 64;
+pub(crate) const FRAGMENTS_MAX: usize = 64;
 
 /// Which buffers of a region are in slots that the switch holds at this moment.
 #[derive(Debug)]

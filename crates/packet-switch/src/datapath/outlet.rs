@@ -1,7 +1,7 @@
 //! What goes to a client.
 
-use ring::{End, Mapped, Slot, SlotFlags};
-use shm::{Bell, Buffers};
+use ring::{End, Mapped, Slot, SlotFlags, Violation};
+use shm::{Bell, Buffer, Buffers};
 use switch::vale::DropReason;
 
 use super::{CutOff, Marks};
@@ -81,19 +81,28 @@ impl Outlet {
 
     /// Slots that may still be filled.
     #[inline]
-    pub(super) fn free(&self) -> u32 {
+    pub(crate) fn free(&self) -> u32 {
         self.known - self.filled
     }
 
-    pub(super) fn buffer_bytes(&self) -> usize {
+    /// Slots that have been, since the last [`publish`](Self::publish).
+    #[inline]
+    pub(crate) fn filled(&self) -> u32 {
+        self.filled
+    }
+
+    /// Slots of the ring.
+    pub(crate) fn slots(&self) -> u32 {
+        self.end.slots()
+    }
+
+    pub(crate) fn buffer_bytes(&self) -> usize {
         self.buffers.buffer_bytes()
     }
 
     /// Writes parts, together no longer than a buffer, into the next free slot.
     pub(super) fn fill(&mut self, parts: &[&[u8]], length_bytes: u16, flags: SlotFlags) {
-        let index = self.end.index(self.filled);
-        let buffer = self.held[index as usize];
-        if let Some(to) = self.buffers.get(buffer) {
+        if let Some(to) = self.buffer(0) {
             let mut at = 0;
             for part in parts {
                 let written = to.write(at, part);
@@ -101,6 +110,21 @@ impl Outlet {
                 at += part.len();
             }
         }
+        self.set_filled(length_bytes, flags);
+    }
+
+    /// The buffer of the `offset`th slot that may still be filled.
+    #[inline]
+    pub(crate) fn buffer(&self, offset: u32) -> Option<Buffer<'_>> {
+        let index = self.end.index(self.filled + offset);
+        self.buffers.get(*self.held.get(index as usize)?)
+    }
+
+    /// The next slot that may be filled has been: says what is in its buffer.
+    #[inline]
+    pub(crate) fn set_filled(&mut self, length_bytes: u16, flags: SlotFlags) {
+        let index = self.end.index(self.filled);
+        let buffer = self.held[index as usize];
         self.end.memory().set_slot(index, Slot { buffer, length_bytes, flags });
         self.filled += 1;
     }
@@ -120,11 +144,20 @@ impl Outlet {
     }
 
     /// Whether the client sleeps and has not been rung for that, to be asked after [`publish`](Self::publish).
-    pub(super) fn must_ring(&mut self) -> bool {
+    pub(crate) fn must_ring(&mut self) -> bool {
         self.end.must_ring()
     }
 
     pub(crate) fn bell(&self) -> &Bell {
         &self.bell
+    }
+
+    /// Asks to be woken when the client makes room; false when it has just done so.
+    pub(crate) fn arm(&mut self) -> Result<bool, Violation> {
+        self.end.arm()
+    }
+
+    pub(crate) fn disarm(&mut self) {
+        self.end.disarm();
     }
 }

@@ -13,7 +13,7 @@ use switch::frame::VNET_HEADER_BYTES;
 use switch::offload;
 use switch::vale::DropReason;
 
-use super::inlet::FRAGMENTS_MAX;
+use super::FRAGMENTS_MAX;
 use super::outlet::Outlet;
 use crate::attachment::HEADERS_BYTES;
 use crate::counters::Tally;

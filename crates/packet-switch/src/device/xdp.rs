@@ -1,5 +1,6 @@
 //! A queue of a network device as a port: frames are copied between the memory that the kernel or the
-//! device writes and the port's own buffers, many at a time.
+//! device writes and the port's own buffers, many at a time. The loop is the same whose rings these are: a port's of a
+//! switch ([`Plug`]), or those of a client to which the queue is [passed through](crate::passthrough).
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -20,20 +21,48 @@ const DOWN_AGAIN: Duration = Duration::from_millis(20);
 /// How often an idle port asks whether its device is still there: no poll tells.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
-pub(super) fn run(
-    mut port: Port,
-    mut plug: Plug,
+/// The rings that a queue exchanges frames with.
+pub(crate) trait Rings {
+    /// Puts there what has arrived at the device; how many packets.
+    fn receive(&mut self, port: &mut Port, counters: &DeviceCounters) -> Result<u32, DeviceError>;
+    /// Has the device send what is there; how many packets.
+    fn send(&mut self, port: &mut Port, counters: &DeviceCounters) -> Result<u32, DeviceError>;
+    /// Whether there are frames that the device has yet to take.
+    fn has_frames(&mut self) -> Result<bool, DeviceError>;
+    /// As [`Source::arm`] for frames to send.
+    fn arm_frames(&mut self) -> Result<bool, DeviceError>;
+    /// The same for room to put frames.
+    fn arm_room(&mut self) -> Result<bool, DeviceError>;
+    /// No longer asks to be woken for frames, and for room if it did.
+    fn disarm(&mut self, room: bool) -> Result<(), DeviceError>;
+    /// Readable when there are frames, or room if that is asked for.
+    fn fds(&mut self, room: bool) -> Vec<BorrowedFd<'_>>;
+}
+
+/// Carries until it is told to stop.
+pub(crate) fn run(
+    port: &mut Port,
+    rings: &mut impl Rings,
     stop: &Stop,
     counters: &DeviceCounters,
 ) -> Result<(), DeviceError> {
     while !stop.is_asked() {
-        let received = from_device(&mut port, &mut plug, counters)?;
-        let sent = to_device(&mut port, &mut plug, counters)?;
+        let received = rings.receive(port, counters)?;
+        let sent = rings.send(port, counters)?;
         if received + sent == 0 {
-            wait(&mut port, &mut plug, stop)?;
+            wait(port, rings, stop)?;
         }
     }
     Ok(())
+}
+
+/// How frames get there, as [`DeviceState`](crate::attachment::DeviceState) says it.
+pub(crate) fn mode(is_zero_copy: bool, is_generic: bool) -> &'static str {
+    match (is_zero_copy, is_generic) {
+        (true, _) => "zero-copy",
+        (false, false) => "copy",
+        (false, true) => "copy, generic",
+    }
 }
 
 /// A queue that the switch's own thread drives.
@@ -49,7 +78,7 @@ pub(super) struct DrivenQueue {
 
 impl Resident for DrivenQueue {
     fn bring(&mut self) -> Option<u32> {
-        let brought = from_device(&mut self.port, &mut self.plug, &self.counters);
+        let brought = self.plug.receive(&mut self.port, &self.counters);
         if matches!(brought, Ok(0)) && self.port.wants_poll() {
             self.end.none_of(self.port.poll_now().map_err(gone))?;
         }
@@ -57,7 +86,7 @@ impl Resident for DrivenQueue {
     }
 
     fn take_away(&mut self) -> Option<u32> {
-        self.end.none_of(to_device(&mut self.port, &mut self.plug, &self.counters))
+        self.end.none_of(self.plug.send(&mut self.port, &self.counters))
     }
 
     fn rest(&mut self) -> Option<Duration> {
@@ -82,24 +111,46 @@ impl Resident for DrivenQueue {
     }
 }
 
-fn from_device(
-    port: &mut Port,
-    plug: &mut Plug,
-    counters: &DeviceCounters,
-) -> Result<u32, DeviceError> {
-    let turn = carry(&mut FromSlots::new(port), &mut plug.to, TURN)?;
-    counters.refuse(turn.refused);
-    Ok(turn.packets)
-}
+impl Rings for Plug {
+    fn receive(&mut self, port: &mut Port, counters: &DeviceCounters) -> Result<u32, DeviceError> {
+        let turn = carry(&mut FromSlots::new(port), &mut self.to, TURN)?;
+        counters.refuse(turn.refused);
+        Ok(turn.packets)
+    }
 
-fn to_device(
-    port: &mut Port,
-    plug: &mut Plug,
-    counters: &DeviceCounters,
-) -> Result<u32, DeviceError> {
-    let turn = carry(&mut plug.from, &mut ToSlots::new(port), TURN)?;
-    counters.refuse(turn.refused);
-    Ok(turn.packets)
+    fn send(&mut self, port: &mut Port, counters: &DeviceCounters) -> Result<u32, DeviceError> {
+        let turn = carry(&mut self.from, &mut ToSlots::new(port), TURN)?;
+        counters.refuse(turn.refused);
+        Ok(turn.packets)
+    }
+
+    fn has_frames(&mut self) -> Result<bool, DeviceError> {
+        Ok(self.from.slots().arrived(1)? > 0)
+    }
+
+    fn arm_frames(&mut self) -> Result<bool, DeviceError> {
+        Ok(self.from.arm()?)
+    }
+
+    fn arm_room(&mut self) -> Result<bool, DeviceError> {
+        Ok(self.to.arm()?)
+    }
+
+    fn disarm(&mut self, room: bool) -> Result<(), DeviceError> {
+        self.from.disarm()?;
+        if room {
+            self.to.disarm()?;
+        }
+        Ok(())
+    }
+
+    fn fds(&mut self, room: bool) -> Vec<BorrowedFd<'_>> {
+        let mut set = self.from.fds();
+        if room {
+            set.push(self.to.fd());
+        }
+        set
+    }
 }
 
 /// Why nothing moves, and for how long that may be so.
@@ -113,7 +164,7 @@ struct Pause {
     longest: Duration,
 }
 
-fn pause(port: &mut Port, plug: &mut Plug) -> Result<Pause, DeviceError> {
+fn pause(port: &mut Port, rings: &mut impl Rings) -> Result<Pause, DeviceError> {
     let again = match port.flush().map_err(gone)? {
         Flush::Done => CHECK_EVERY,
         Flush::Later => AGAIN,
@@ -121,25 +172,24 @@ fn pause(port: &mut Port, plug: &mut Plug) -> Result<Pause, DeviceError> {
     };
     let arrived = port.peek().map_err(gone)?;
     let torn = arrived > 0 && (0..arrived).all(|part| port.goes_on(part));
-    let stuck = plug.from.slots().arrived(1)? > 0;
+    let stuck = rings.has_frames()?;
     let longest = if (stuck || torn) && again == CHECK_EVERY { AGAIN } else { again };
     Ok(Pause { arrived: arrived > 0, torn, stuck, longest })
 }
 
-fn wait(port: &mut Port, plug: &mut Plug, stop: &Stop) -> Result<(), DeviceError> {
-    let Pause { arrived, torn, stuck, longest } = pause(port, plug)?;
-    // Frames that have arrived and find no room wait for the switch.
+fn wait(port: &mut Port, rings: &mut impl Rings, stop: &Stop) -> Result<(), DeviceError> {
+    let Pause { arrived, torn, stuck, longest } = pause(port, rings)?;
+    // Frames that have arrived and find no room wait for whoever has the rings.
     let has_room = !arrived;
-    if (stuck || plug.from.arm()?) && (has_room || torn || plug.to.arm()?) {
-        let mut set = plug.from.fds();
-        set.push(if has_room { port.as_fd() } else { plug.to.fd() });
+    if (stuck || rings.arm_frames()?) && (has_room || torn || rings.arm_room()?) {
+        let mut set = rings.fds(!has_room);
+        if has_room {
+            set.push(port.as_fd());
+        }
         sleep(stop, &set, Some(longest))?;
     }
-    plug.from.disarm()?;
-    if !has_room {
-        plug.to.disarm()?;
-    }
-    if port.peek().map_err(gone)? + plug.from.slots().arrived(1)? > 0 {
+    rings.disarm(!has_room)?;
+    if port.peek().map_err(gone)? > 0 || rings.has_frames()? {
         return Ok(());
     }
     port.check().map_err(gone)

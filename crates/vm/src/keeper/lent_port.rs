@@ -1,28 +1,22 @@
 //! A guest's port, lent to the switch and to each switch that is started after it, by a thread of its own.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use packet_switch::PortName;
 use packet_switch::attachment::{Ask, DeviceKind, HEADER_BYTES, RefusalCode, Shape};
 use packet_switch::client::{ClientError, Connection};
 use ports::vm::Listener;
-use rustix::event::{PollFd, PollFlags, Timespec};
 
+use super::guest_rings::{Attached, GuestRings, LOOK_EVERY, Seat};
 use super::log;
 use crate::VmError;
 use crate::ivshmem;
 use crate::line::{MachineConfig, PortType, mac_bytes, names};
-use crate::ptnet::{self, PortMemory};
+use crate::ptnet::{self, MTU_MAX, PortMemory, Traits};
 use crate::state::{MachineFolder, ProcessId};
-
-/// How often a switch that has gone is looked for, and whether one goes.
-const SWITCH_EVERY: Duration = Duration::from_millis(100);
-/// How often rings that could not be attached are tried again, and how often a guest may have new ones.
-const RESET_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) struct LentPort {
     switch: PathBuf,
@@ -48,7 +42,8 @@ impl LentPort {
         owner: Option<ProcessId>,
     ) -> Result<Self, VmError> {
         let path = folder.file(names::PORT);
-        let (switch, port) = (config.switch.clone(), config.port.clone());
+        let no_port = || VmError::Invalid("the guest has no port".to_owned());
+        let (switch, port) = (config.switch.clone(), config.port.clone().ok_or_else(no_port)?);
         let mut lent = match config.port_type {
             PortType::Virtio | PortType::Tap => {
                 Self { switch, port, path, guest: None, rings: None }
@@ -67,7 +62,8 @@ impl LentPort {
         path: PathBuf,
         mac: &str,
     ) -> Result<Self, VmError> {
-        let memory = PortMemory::new(mac_bytes(mac)?)?;
+        let (mac, header_bytes) = (mac_bytes(mac)?, HEADER_BYTES);
+        let memory = PortMemory::new(Traits { mac, header_bytes, mtu_max: MTU_MAX })?;
         ivshmem::serve(&path, memory.descriptors()?)?;
         Ok(Self { switch, port, path, guest: None, rings: Some(GuestRings::new(memory)) })
     }
@@ -107,7 +103,7 @@ impl LentPort {
             if self.rings.is_none() && self.is_wanted() {
                 std::fs::remove_file(&self.path).ok();
             }
-            thread::sleep(SWITCH_EVERY);
+            thread::sleep(LOOK_EVERY);
         }
     }
 
@@ -138,120 +134,65 @@ impl LentPort {
     fn watch(&mut self, mut connection: Connection) {
         let Some(rings) = &mut self.rings else {
             while !connection.has_news() || connection.poll_cut_off().is_ok() {
-                thread::sleep(SWITCH_EVERY);
+                thread::sleep(LOOK_EVERY);
             }
             return;
         };
-        let mut seat = SwitchSeat { port: &self.port, connection };
+        let mut seat = SwitchSeat { port: &self.port, connection, attachment: None };
         let ended = rings.attend(&mut seat);
         if let ClientError::Syscall(error) = &ended {
             log(&error.to_string());
         }
-        rings.lose_switch();
+        rings.lose_seat();
     }
 }
 
-/// Where a guest's rings are attached.
+/// The switch, as a guest's rings are attached there.
 struct SwitchSeat<'a> {
     port: &'a PortName,
     connection: Connection,
-}
-
-/// The rings that a guest drives itself.
-struct GuestRings {
-    memory: PortMemory,
-    /// The reset that they are of; 0 when they are nobody's.
-    generation: u32,
-    /// Number of their attachment to the switch.
+    /// Number of the attachment.
     attachment: Option<u32>,
-    /// When they were last attached, or should have been.
-    tried: Option<Instant>,
-    /// Why they could not be, as the log has it already.
-    complaint: Option<String>,
 }
 
-impl GuestRings {
-    fn new(memory: PortMemory) -> Self {
-        Self { memory, generation: 0, attachment: None, tried: None, complaint: None }
+impl Seat for SwitchSeat<'_> {
+    type Gone = ClientError;
+
+    const NAME: &'static str = "the switch";
+
+    fn news(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.connection.as_fd())
     }
 
-    /// Keeps the rings as the guest wants them, until the switch ends: why.
-    fn attend(&mut self, seat: &mut SwitchSeat<'_>) -> ClientError {
-        // A guest that had rings before this switch began goes on with them.
-        let mut outcome =
-            if self.generation == 0 { Ok(()) } else { self.attach(seat, self.generation, false) };
-        loop {
-            if let Err(error) = outcome {
-                return error;
-            }
-            outcome = self.turn(seat);
-        }
-    }
-
-    fn turn(&mut self, seat: &mut SwitchSeat<'_>) -> Result<(), ClientError> {
-        let waits = PollFd::new(self.memory.control(), PollFlags::IN);
-        let mut fds = [waits, PollFd::new(&seat.connection, PollFlags::IN)];
-        let most = Timespec::try_from(SWITCH_EVERY).ok();
-        // Interrupted or not, everything is looked at again.
-        rustix::event::poll(&mut fds, most.as_ref()).ok();
-        while let Some((attachment, why)) = seat.connection.poll_cut_off()? {
-            if self.attachment == Some(attachment) {
-                log(&format!("the switch has cut the guest off: {why}"));
-                self.attachment = None;
-                self.end()?;
+    fn poll_cut_off(&mut self) -> Result<Option<String>, ClientError> {
+        while let Some((attachment, why)) = self.connection.poll_cut_off()? {
+            if self.attachment.take_if(|own| *own == attachment).is_some() {
+                return Ok(Some(why));
             }
         }
-        self.memory.control().clear()?;
-        let wanted = self.memory.reset();
-        let is_early = self.tried.is_some_and(|then| then.elapsed() < RESET_EVERY);
-        if wanted == self.generation || is_early {
-            return Ok(());
-        }
-        self.end()?;
-        if let Some(attachment) = self.attachment.take() {
-            seat.connection.ask(Ask::Detach { attachment })?;
-        }
-        if wanted == 0 { Ok(()) } else { self.attach(seat, wanted, true) }
+        Ok(None)
     }
 
-    /// The guest has no rings any more.
-    fn end(&mut self) -> Result<(), ClientError> {
-        self.generation = 0;
-        Ok(self.memory.tell(0, false)?)
-    }
-
-    fn attach(
-        &mut self,
-        seat: &mut SwitchSeat<'_>,
-        generation: u32,
-        is_fresh: bool,
-    ) -> Result<(), ClientError> {
-        let (memory, connection) = (&self.memory, &mut seat.connection);
-        self.tried = Some(Instant::now());
-        memory.describe();
-        match connection.attach_memory(seat.port, is_fresh, memory.fd(), memory.bells()) {
+    fn attach(&mut self, memory: &PortMemory, is_fresh: bool) -> Result<Attached, ClientError> {
+        let (fd, bells) = (memory.fd(), memory.bells());
+        match self.connection.attach_memory(self.port, is_fresh, fd, bells) {
             Ok(attachment) => {
-                (self.attachment, self.generation) = (Some(attachment), generation);
-                self.complaint = None;
-                Ok(memory.tell(generation, true)?)
+                self.attachment = Some(attachment);
+                Ok(Attached::Yes)
             }
-            Err(ClientError::Refused { code, why }) => {
-                // The switch is about to let go of them.
-                if code != RefusalCode::Taken && self.complaint.as_ref() != Some(&why) {
-                    log(&format!("the switch refuses the guest: {why}"));
-                    self.complaint = Some(why);
-                }
-                self.end()
-            }
+            Err(ClientError::Refused { code: RefusalCode::Taken, .. }) => Ok(Attached::NotYet),
+            Err(ClientError::Refused { why, .. }) => Ok(Attached::Refused(why)),
             Err(error) => Err(error),
         }
     }
 
-    /// The switch has ended; the rings stay as they are, for the next one.
-    fn lose_switch(&mut self) {
-        self.attachment = None;
-        if let Err(error) = self.memory.tell(self.generation, false) {
-            log(&error.to_string());
-        }
+    fn detach(&mut self) -> Result<(), ClientError> {
+        let Some(attachment) = self.attachment.take() else { return Ok(()) };
+        self.connection.ask(Ask::Detach { attachment })?;
+        Ok(())
+    }
+
+    fn has_link(&mut self) -> bool {
+        true
     }
 }

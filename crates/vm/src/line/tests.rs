@@ -3,7 +3,8 @@ use super::*;
 fn config() -> MachineConfig {
     MachineConfig {
         name: "one".to_owned(),
-        port: "vale0:one".parse().unwrap(),
+        port: "vale0:one".parse().ok(),
+        passthrough: None,
         port_type: PortType::Virtio,
         switch: "/run/switch".into(),
         kernel: Some("/g/vmlinux".into()),
@@ -103,6 +104,33 @@ fn a_guest_of_before_there_were_types_has_a_virtio_device() {
     let mut old = serde_json::to_value(config()).unwrap();
     assert_eq!(old.as_object_mut().unwrap().remove("port_type").unwrap(), "virtio");
     assert_eq!(serde_json::from_value::<MachineConfig>(old).unwrap(), config());
+}
+
+#[test]
+fn queues_are_read_as_they_are_written_and_shown_as_ports_are() {
+    let of = |text: &str| text.parse::<DeviceQueue>();
+    let queue = |device: &str, queue| DeviceQueue { device: device.to_owned(), queue };
+    assert_eq!(of("eth0").unwrap(), queue("eth0", 0));
+    assert_eq!(of("eth0.7:12").unwrap(), queue("eth0.7", 12));
+    for wrong in [
+        "",
+        ":1",
+        "eth0:",
+        "eth0:x",
+        "eth0:-1",
+        "eth0:1:2",
+        "a/b",
+        "..",
+        "a b",
+        "sixteen-letters-",
+        "eth0:4294967296",
+    ] {
+        let error = of(wrong).unwrap_err();
+        assert!(error.is_usage() && !error.to_string().contains('\n'), "{wrong}: {error}");
+    }
+    let config = MachineConfig { passthrough: Some(queue("eth0", 2)), port: None, ..config() };
+    assert_eq!(config.network(), "eth0 queue 2");
+    assert_eq!(self::config().network(), "vale0:one");
 }
 
 #[test]

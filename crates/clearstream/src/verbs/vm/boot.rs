@@ -8,7 +8,8 @@ use packet_switch::PortName;
 use serde_json::json;
 use units::{parse_byte_size, parse_duration, show_byte_size};
 use vm::accelerator::{Choice, choose, qemu_version};
-use vm::line::{self, Accelerator, DiskFormat, MachineConfig, PortType, QUEUES_MAX};
+use vm::keeper::mac_of_device;
+use vm::line::{self, Accelerator, DeviceQueue, DiskFormat, MachineConfig, PortType, QUEUES_MAX};
 use vm::{Machine, Start};
 
 use crate::VerbResult;
@@ -23,17 +24,25 @@ const CORES_MAX: u32 = 255;
     clearstream vm run one --port vale0:one\n  \
     clearstream vm run big --port vale0:big --disk debian.qcow2 --memory 2G --cores 4\n  \
     clearstream vm run fast --port vale0:fast --type ptnet\n  \
+    clearstream vm run gate --passthrough eth1\n  \
     clearstream vm run one --port vale0:one --print\n\n\
     The first line printed is QEMU's command line. Without --kernel and --disk the image of `vm image`\n\
     is booted, and the command returns once the guest's shell answers (with --no-wait at once). The\n\
     network device is eth0, without an address; each guest has its own hardware address. An\n\
-    uncompressed kernel (vmlinux) boots fastest. Under TCG a boot takes between seconds and a minute.")]
+    uncompressed kernel (vmlinux) boots fastest. Under TCG a boot takes between seconds and a minute.\n\n\
+    With --passthrough no switch is involved: the guest alone has the queue, with the device's\n\
+    hardware address, MTU and carrier, and drives rings of its own (ptnet). Frames are copied once\n\
+    between the queue and these rings. The device must be up. It is the host's again when the guest\n\
+    ends, however it ends. Needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.")]
 pub(super) struct RunArgs {
     /// Name of the guest: letters, digits, '-', '_' and '.'.
     name: String,
     /// Port to create for the guest; it is removed when the guest ends.
-    #[arg(long, value_name = "SWITCH:PORT")]
-    port: PortName,
+    #[arg(long, value_name = "SWITCH:PORT", required_unless_present = "passthrough")]
+    port: Option<PortName>,
+    /// A queue of a network device to hand to the guest instead of a port [default queue: 0].
+    #[arg(long, value_name = "DEVICE[:QUEUE]", conflicts_with_all = ["port", "port_type"])]
+    passthrough: Option<DeviceQueue>,
     /// How the guest is connected: virtio needs no special driver, ptnet needs the module of
     /// guest/ptnet.
     #[arg(long = "type", value_name = "virtio|ptnet", default_value = "virtio",
@@ -108,9 +117,9 @@ pub(super) fn run(args: &RunArgs, switch: &Path, json: bool) -> VerbResult {
     }
     let took = began.elapsed();
     let state = machine.state();
-    let MachineConfig { name, port, accelerator, .. } = &config;
+    let MachineConfig { name, port, passthrough, accelerator, .. } = &config;
     if json {
-        let line = json!({ "name": name, "port": port, "pid": state.keeper.pid,
+        let line = json!({ "name": name, "port": port, "passthrough": passthrough, "pid": state.keeper.pid,
             "qemu_pid": state.qemu.pid, "line": words, "accelerator": accelerator, "no_kvm": why,
             "ready": state.is_ready, "ready_after_s": waits.then_some(took.as_secs_f64()) });
         writeln!(out, "{line}")?;
@@ -122,7 +131,8 @@ pub(super) fn run(args: &RunArgs, switch: &Path, json: bool) -> VerbResult {
     let memory = show_byte_size(config.memory_bytes);
     let cores =
         if config.cores == 1 { "1 core".to_owned() } else { format!("{} cores", config.cores) };
-    writeln!(out, "guest {name} is up on {port}: {cores}, {memory}, {accelerator}{why}{after}")?;
+    let network = config.network();
+    writeln!(out, "guest {name} is up on {network}: {cores}, {memory}, {accelerator}{why}{after}")?;
     Ok(Exit::Ok)
 }
 
@@ -132,14 +142,18 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
         let said = show_byte_size(args.memory);
         return Err(VerbError::usage(format!("--memory {said}: 32 MiB to 16 TiB are possible")));
     }
-    let port_type = match args.port_type.as_str() {
-        "ptnet" => PortType::Ptnet,
+    let port_type = match (&args.passthrough, args.port_type.as_str()) {
+        (Some(_), _) | (None, "ptnet") => PortType::Ptnet,
         _ => PortType::Virtio,
     };
     let is_single = port_type == PortType::Ptnet;
     if is_single && args.queues.is_some_and(|queues| queues > 1) {
-        return Err(VerbError::usage("--type ptnet: one pair of queues is possible"));
+        return Err(VerbError::usage("a ptnet device has one pair of queues"));
     }
+    let mac = match (&args.passthrough, &args.port) {
+        (Some(queue), _) => mac_of_device(&queue.device)?,
+        (None, port) => port.as_ref().map(line::mac_of).unwrap_or_default(),
+    };
     let queues = if is_single { 1 } else { args.cores.min(QUEUES_MAX) };
     let qemu_version = qemu_version(&args.qemu)?;
     let Choice { accelerator, why } = match args.accelerator.as_str() {
@@ -164,6 +178,7 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
     let config = MachineConfig {
         name: args.name.clone(),
         port: args.port.clone(),
+        passthrough: args.passthrough.clone(),
         port_type,
         switch: switch.to_owned(),
         kernel,
@@ -172,7 +187,7 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
         memory_bytes: args.memory,
         cores: args.cores,
         queues: args.queues.unwrap_or(queues),
-        mac: line::mac_of(&args.port),
+        mac,
         append: args.append.clone(),
         has_shell: ours,
         accelerator,

@@ -8,32 +8,37 @@ use packet_switch::attachment::{Entry, Kind};
 use packet_switch::client::Connection;
 use serde_json::json;
 use units::show_byte_size;
-use vm::{Machine, MachineState};
+use vm::{Machine, MachineState, QueueState};
 
 use crate::VerbResult;
-use crate::exit::Exit;
+use crate::exit::{Exit, plain};
 
 /// What is said instead of an empty table.
 const NONE: &str = "no guest is up; boot one with: clearstream vm run NAME --port SWITCH:PORT\n\
                     guests of labs: clearstream lab list";
 
 pub(super) fn list(json: bool) -> VerbResult {
-    let states: Vec<MachineState> = Machine::all()?.iter().map(Machine::state).collect();
     let mut switches = BTreeMap::new();
-    let rows: Vec<(MachineState, String)> = states
-        .into_iter()
-        .map(|state| {
-            let network = network(&mut switches, &state);
-            (state, network)
+    let rows: Vec<(MachineState, Option<QueueState>, String)> = Machine::all()?
+        .iter()
+        .map(|machine| {
+            let state = machine.state();
+            let queue = state.config.passthrough.as_ref().map(|_| machine.queue_state());
+            let network = match &queue {
+                Some(queue) => of_queue(&state, queue.as_ref()),
+                None => network(&mut switches, &state),
+            };
+            (state, queue.flatten(), network)
         })
         .collect();
     let mut out = crate::out::stdout();
     if json {
         let rows: Vec<_> = rows
             .iter()
-            .map(|(state, network)| {
+            .map(|(state, queue, network)| {
                 let config = &state.config;
                 json!({ "name": config.name, "port": config.port, "type": config.port_type,
+                    "passthrough": config.passthrough, "queue": queue,
                     "switch": config.switch,
                     "state": word(state), "network": network, "pid": state.keeper.pid,
                     "qemu_pid": state.qemu.pid, "owner_pid": state.owner.map(|owner| owner.pid),
@@ -45,14 +50,14 @@ pub(super) fn list(json: bool) -> VerbResult {
     } else if rows.is_empty() {
         writeln!(out, "{NONE}")?;
     } else {
-        for (state, network) in &rows {
+        for (state, _, network) in &rows {
             let config = &state.config;
             let size = format!("{} x {}", config.cores, show_byte_size(config.memory_bytes));
             writeln!(
                 out,
                 "{:<12} {:<16} {:<6} {:<8} {size:<13} {:<4} pid {:<8} {network}",
                 config.name,
-                config.port.to_string(),
+                config.network(),
                 config.port_type,
                 word(state),
                 config.accelerator.to_string(),
@@ -77,7 +82,7 @@ fn network(switches: &mut BTreeMap<PathBuf, Option<Vec<Entry>>>, state: &Machine
     let switch = &state.config.switch;
     let known = switches.entry(switch.clone()).or_insert_with(|| asked(switch));
     let Some(entries) = known else { return "the switch has ended".to_owned() };
-    let name = state.config.port.to_string();
+    let name = state.config.network();
     let entry = entries.iter().find(|entry| entry.name == name);
     let Some((mode, fault)) = entry.and_then(said) else { return "the port has gone".to_owned() };
     let mode = match mode {
@@ -87,10 +92,33 @@ fn network(switches: &mut BTreeMap<PathBuf, Option<Vec<Entry>>>, state: &Machine
         }
         mode => mode,
     };
+    with_fault(mode, fault)
+}
+
+fn with_fault(mode: String, fault: Option<&String>) -> String {
     match fault {
-        Some(why) => format!("{mode}, last fault: {why}"),
+        Some(why) => format!("{mode}, last fault: {}", plain(why)),
         None => mode,
     }
+}
+
+/// Describes the queue that is passed through to the guest, from what its keeper wrote of it.
+fn of_queue(state: &MachineState, queue: Option<&QueueState>) -> String {
+    let Some(queue) = queue else { return "guest is booting".to_owned() };
+    let Some(how) = &queue.mode else {
+        return with_fault("the device has gone".to_owned(), queue.fault.as_ref());
+    };
+    let guest = match (queue.has_client, word(state)) {
+        (true, _) => "guest runs",
+        (false, "boots") => "guest is booting",
+        (false, _) => "guest without a driver",
+    };
+    let link = if queue.has_link { "" } else { ", no carrier" };
+    let lost = match (queue.refused, queue.lost) {
+        (0, 0) => String::new(),
+        (refused, lost) => format!(", {refused} refused, {lost} lost"),
+    };
+    with_fault(format!("{guest}, {how}{link}{lost}"), queue.fault.as_ref())
 }
 
 /// What the switch says of the guest at a port, and what that did wrong last.

@@ -182,7 +182,8 @@ impl Pair {
             queues: 1,
             mac: mac_of(&port),
             name,
-            port,
+            port: Some(port),
+            passthrough: None,
             append: String::new(),
             has_shell: true,
             accelerator,
@@ -339,7 +340,7 @@ impl Pair {
                 None => count_of(&devices, BRIDGE, RECEIVED_FRAMES),
             };
         }
-        let port = far.map_or(SINK_PORT.to_owned(), |far| far.port.to_string());
+        let port = far.map_or(SINK_PORT.to_owned(), |far| far.network());
         let entries = Connection::open(&self.socket).ok()?.list().ok()?;
         let entry = entries.iter().find(|entry| entry.name == port)?;
         Some(entry.count.as_ref()?.outgoing.frames)
