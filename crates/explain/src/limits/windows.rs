@@ -65,8 +65,10 @@ impl Autotuned {
         let most = self.most_bytes(seen)? * seen.streams();
         let usual = self.buffer.window_share(seen.host(self.end));
         // Since Linux 6.6 the share follows the segments that arrive: what the connection had tells more.
-        let had = seen.window.filter(|_| self.buffer == Buffer::Receive);
-        let had = had.and_then(|window| window.advertised_share());
+        let had = match self.buffer {
+            Buffer::Receive => seen.shown().receiver(names::WINDOW_OF_BUFFER),
+            Buffer::Send => None,
+        };
         window_ceiling(most * had.map_or(usual, |had| had.max(usual)), seen.window_rtt_s()?)
     }
 

@@ -276,7 +276,7 @@ pub(super) static RECEIVER: &[Row] = &[
         |seen| seen.receiver.receive_buffer_bytes,
     ),
     row(
-        "window-of-buffer",
+        names::WINDOW_OF_BUFFER,
         Unit::Share,
         "tcp_info.tcpi_snd_wnd, SO_RCVBUF",
         "advertised window over the receive buffer",

@@ -30,6 +30,7 @@ pub(crate) const MARKED_SHARE: &str = "marked-share";
 // The connection at the end that receives.
 
 pub(crate) const RECEIVE_BUFFER: &str = "receive-buffer";
+pub(crate) const WINDOW_OF_BUFFER: &str = "window-of-buffer";
 pub(crate) const RECEIVE_QUEUE: &str = "receive-queue";
 pub(crate) const SOCKET_FULLNESS: &str = "receive-socket-fullness";
 pub(crate) const READER_IDLE: &str = "reader-idle-share";
