@@ -30,6 +30,8 @@ mod objects;
 mod operations;
 mod presence;
 mod queue;
+#[cfg(test)]
+mod tests;
 mod transport;
 
 use std::ffi::CStr;
