@@ -6,8 +6,12 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+pub(crate) use self::counters::*;
+pub(crate) use self::memory::*;
 pub(crate) use self::values::*;
 
+mod counters;
+mod memory;
 mod values;
 
 /// A slot of a table of operations that this provider does not serve. C callers pass arguments, which
@@ -219,21 +223,18 @@ pub(crate) struct DomainOps {
     pub(crate) endpoint:
         unsafe extern "C" fn(*mut FidDomain, *mut Info, *mut *mut FidEp, *mut c_void) -> c_int,
     pub(crate) scalable_ep: Unserved,
-    pub(crate) cntr_open: Unserved,
+    pub(crate) cntr_open: unsafe extern "C" fn(
+        *mut FidDomain,
+        *mut CntrAttr,
+        *mut *mut FidCntr,
+        *mut c_void,
+    ) -> c_int,
     pub(crate) poll_open: Unserved,
     pub(crate) stx_ctx: Unserved,
     pub(crate) srx_ctx: Unserved,
     pub(crate) query_atomic: Unserved,
     pub(crate) query_collective: Unserved,
     pub(crate) endpoint2: Unserved,
-}
-
-#[repr(C)]
-pub(crate) struct MrOps {
-    pub(crate) size: usize,
-    pub(crate) reg: Unserved,
-    pub(crate) regv: Unserved,
-    pub(crate) regattr: Unserved,
 }
 
 #[repr(C)]
@@ -300,7 +301,7 @@ pub(crate) struct CqOps {
         *const c_void,
         c_int,
     ) -> isize,
-    pub(crate) signal: Unserved,
+    pub(crate) signal: unsafe extern "C" fn(*mut FidCq) -> c_int,
     pub(crate) strerror:
         unsafe extern "C" fn(*mut FidCq, c_int, *const c_void, *mut c_char, usize) -> *const c_char,
 }

@@ -9,7 +9,7 @@ use crate::abi::{
 };
 use crate::buffers::{Buffers, Lent};
 use crate::endpoint::{Endpoint, Incoming, Outgoing, Queues};
-use crate::fence::{Number, Object, State, answer, answer_int};
+use crate::fence::{Number, Object, answer, answer_int};
 use crate::info::copy_name;
 
 mod plain;
@@ -73,12 +73,12 @@ unsafe fn with<T>(
     // SAFETY: the caller's promise.
     let object = unsafe { Object::of(ep) };
     let mut state = object.shared.lock()?;
-    let State { endpoints, queues, .. } = &mut *state;
+    let (endpoints, mut queues) = state.endpoints_and_queues();
     let endpoint = endpoints[object.index].as_mut().ok_or(libc::EINVAL)?;
     if !endpoint.is_enabled {
         return Err(abi::EOPBADSTATE);
     }
-    call(endpoint, &mut Queues(queues))
+    call(endpoint, &mut queues)
 }
 
 /// Whom, what and with which word: what all sends have.
@@ -127,12 +127,7 @@ unsafe fn send(ep: *mut FidEp, sending: Sending, lend: impl FnOnce(&mut Buffers)
                 tag: sending.tag,
                 data: sending.data,
                 lent,
-                // An inject with a completion of its own: copied, and told at once.
-                mode: if mode == SendMode::Inject && sending.flags.is_some() && is_told {
-                    SendMode::Standard
-                } else {
-                    mode
-                },
+                mode,
                 context: sending.context.expose_provenance(),
                 is_told,
             };
@@ -187,7 +182,7 @@ unsafe fn receive(
             let is = |flag: u64| flags & flag != 0;
             let is_tagged = receiving.channel == Channel::Tagged;
             let incoming = Incoming {
-                from: receiving.from,
+                from: if endpoint.binding.is_directed { receiving.from } else { abi::ADDR_UNSPEC },
                 channel: receiving.channel,
                 tag: receiving.tag,
                 ignore: receiving.ignore,
@@ -195,9 +190,10 @@ unsafe fn receive(
                 is_multi: is(abi::MULTI_RECV) && !is_tagged,
                 context: receiving.context.expose_provenance(),
                 is_told: !endpoint.binding.is_receive_selective || is(abi::COMPLETION),
+                is_discarded: is_tagged && is(abi::DISCARD),
             };
             if is_tagged && is(abi::PEEK) {
-                return endpoint.peek(&incoming, is(abi::CLAIM), is(abi::DISCARD), queues);
+                return endpoint.peek(&incoming, is(abi::CLAIM), queues);
             }
             let lent = lend(&mut endpoint.buffers);
             let incoming = Incoming { lent, ..incoming };

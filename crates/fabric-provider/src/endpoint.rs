@@ -63,6 +63,8 @@ pub(crate) struct Incoming {
     pub(crate) is_multi: bool,
     pub(crate) context: usize,
     pub(crate) is_told: bool,
+    /// The message is taken and thrown away.
+    pub(crate) is_discarded: bool,
 }
 
 /// What completion queues and flags an endpoint was opened and bound with.
@@ -71,9 +73,13 @@ pub(crate) struct Binding {
     pub(crate) vector: Option<usize>,
     pub(crate) send_queue: Option<usize>,
     pub(crate) receive_queue: Option<usize>,
+    pub(crate) send_counter: Option<usize>,
+    pub(crate) receive_counter: Option<usize>,
     /// Only sends with `COMPLETION` are told.
     pub(crate) is_send_selective: bool,
     pub(crate) is_receive_selective: bool,
+    /// Receives may name their source.
+    pub(crate) is_directed: bool,
     /// Flags of calls that take none.
     pub(crate) send_flags: u64,
     pub(crate) receive_flags: u64,
@@ -252,6 +258,9 @@ impl Endpoint {
         let outcome = self.begin_send(out);
         match outcome {
             Ok(now_ns) => {
+                if out.mode == SendMode::Inject {
+                    self.end_inject(out, queues);
+                }
                 self.transmit(now_ns);
                 self.settle(queues);
             }
@@ -262,6 +271,16 @@ impl Endpoint {
             Err(_) => self.buffers.give_back(out.lent.buffer),
         }
         outcome.map(|_now_ns| ())
+    }
+
+    /// An inject is over as soon as its bytes are copied.
+    fn end_inject(&mut self, out: &Outgoing, queues: &mut Queues<'_>) {
+        self.buffers.give_back(out.lent.buffer);
+        queues.count(self.binding.send_counter, true);
+        if out.is_told {
+            let ended = self.ended(abi::SEND | flags_of(out.channel), out.context, None);
+            queues.push(self.binding.send_queue, ended);
+        }
     }
 
     /// Returns when it began.
@@ -280,6 +299,7 @@ impl Endpoint {
                 buffer: out.lent.buffer,
                 address: 0,
                 is_multi: false,
+                is_discarded: false,
                 receive: None,
             })
         };
@@ -296,9 +316,7 @@ impl Endpoint {
         };
         let now_ns = self.now_ns();
         let outcome = self.machine.send(now_ns, &send, &self.buffers).map(|()| now_ns);
-        if is_inject && outcome.is_ok() {
-            self.buffers.give_back(out.lent.buffer);
-        } else if !is_inject && outcome.is_err() {
+        if !is_inject && outcome.is_err() {
             self.operations.remove(context);
         }
         outcome.map_err(number_of)
@@ -362,6 +380,7 @@ impl Endpoint {
             buffer: incoming.lent.buffer,
             address: incoming.lent.address(),
             is_multi: incoming.is_multi,
+            is_discarded: incoming.is_discarded,
             receive: None,
         });
         Receive {
@@ -378,18 +397,17 @@ impl Endpoint {
     }
 
     /// Tells whether a message waits that such a receive would take; takes it out of the queue for
-    /// [`receive_claimed`](Self::receive_claimed) with `claims`, for nobody with `discards`.
+    /// [`receive_claimed`](Self::receive_claimed) with `claims`, for nobody if it is discarded.
     pub(crate) fn peek(
         &mut self,
         incoming: &Incoming,
         claims: bool,
-        discards: bool,
         queues: &mut Queues<'_>,
     ) -> Result<(), Number> {
         self.progress(queues);
         let source = self.source(incoming.from)?;
         let (channel, tag, ignore) = (incoming.channel, incoming.tag, incoming.ignore);
-        let found = if claims || discards {
+        let found = if claims || incoming.is_discarded {
             let claimed = self.machine.claim(source, channel, tag, ignore);
             claimed.map(|(claim, arrived)| (Some(claim), arrived))
         } else {
@@ -410,7 +428,7 @@ impl Endpoint {
                 Ended { error, ..self.ended(flags, incoming.context, None) }
             }
         };
-        let is_discarded = discards && ended.error.is_none();
+        let is_discarded = incoming.is_discarded && ended.error.is_none();
         queues.push(self.binding.receive_queue, ended);
         if is_discarded {
             let nothing = Incoming { lent: Lent::NOTHING, is_told: false, ..*incoming };

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::GENERATION;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Queues};
 use crate::name::Name;
-use crate::queue::Queue;
+use crate::queue::{Counter, Queue};
 
 /// An error number of libfabric's, positive.
 pub(crate) type Number = c_int;
@@ -25,8 +25,25 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) endpoints: Vec<Option<Endpoint>>,
     pub(crate) queues: Vec<Option<Queue>>,
+    /// Event counters.
+    pub(crate) counters: Vec<Option<Counter>>,
     /// Address vectors.
     pub(crate) vectors: Vec<Option<Vec<Option<Name>>>>,
+}
+
+impl State {
+    /// The endpoints, and where what they end is told.
+    pub(crate) fn endpoints_and_queues(&mut self) -> (&mut [Option<Endpoint>], Queues<'_>) {
+        (&mut self.endpoints, Queues { queues: &mut self.queues, counters: &mut self.counters })
+    }
+
+    /// Makes progress at each endpoint.
+    pub(crate) fn progress(&mut self) {
+        let (endpoints, mut queues) = self.endpoints_and_queues();
+        for endpoint in endpoints.iter_mut().flatten() {
+            endpoint.progress(&mut queues);
+        }
+    }
 }
 
 impl Shared {

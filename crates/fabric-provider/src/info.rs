@@ -211,7 +211,7 @@ fn fill_domain(domain: &mut DomainAttr, wishes: &Wishes) {
     domain.av_type = wishes.av_type;
     domain.mr_key_size = 8;
     domain.cq_data_size = 8;
-    (domain.cq_cnt, domain.ep_cnt) = (1024, 1024);
+    (domain.cq_cnt, domain.cntr_cnt, domain.ep_cnt) = (1024, 1024, 1024);
     (domain.tx_ctx_cnt, domain.rx_ctx_cnt) = (1024, 1024);
     (domain.max_ep_tx_ctx, domain.max_ep_rx_ctx) = (1, 1);
     domain.caps = abi::LOCAL_COMM | abi::REMOTE_COMM;
@@ -229,6 +229,15 @@ pub(crate) unsafe fn operation_flags(info: *const Info) -> (u64, u64) {
     // SAFETY: as above.
     let receive = unsafe { info.rx_attr.as_ref() }.map_or(0, |receive| receive.op_flags);
     (send, receive)
+}
+
+/// Whether receives of such an endpoint may name their source; otherwise what they name is ignored.
+///
+/// # Safety
+/// `info` is null or leads to a valid structure.
+pub(crate) unsafe fn is_directed(info: *const Info) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { info.as_ref() }.is_some_and(|info| info.caps & abi::DIRECTED_RECV != 0)
 }
 
 /// An endpoint's name, copied as `fi_getname` documents it.

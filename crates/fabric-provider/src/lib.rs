@@ -4,8 +4,8 @@
 //! exported, and libfabric is not linked.
 //!
 //! * `abi`: libfabric's structures, from its documentation; `info`: what the provider offers;
-//! * `objects`: fabric, domain, address vector and completion queue as C sees them; `calls`: the calls
-//!   that send and receive;
+//! * `objects`: fabric, domain, address vector, completion queue and event counter as C sees them;
+//!   `calls`: the calls that send and receive;
 //! * `endpoint`: a `messaging::Machine` with its socket, its operations and its peers; progress is
 //!   made only inside calls;
 //! * `buffers`: the program's memory, which the machine reaches by number;
@@ -31,6 +31,8 @@ mod operations;
 mod port;
 mod presence;
 mod queue;
+#[cfg(test)]
+mod tests;
 mod transport;
 
 use std::ffi::CStr;

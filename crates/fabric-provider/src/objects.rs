@@ -1,19 +1,21 @@
-//! Fabric, domain, address vector, completion queue, event queue and endpoint as C opens, binds and
-//! closes them.
+//! Fabric, domain, address vector, completion queue, event counter, event queue, registered memory and endpoint
+//! as C opens, binds and closes them.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
 use crate::abi::{
-    self, AvAttr, CqAttr, DomainOps, EqOps, FabricAttr, FabricOps, Fid, FidAv, FidCq, FidDomain,
-    FidEp, FidEq, FidFabric, FidOps, Info, MrOps, unserved,
+    self, AvAttr, CqAttr, DomainOps, EqOps, FabricAttr, FabricOps, Fid, FidAv, FidCntr, FidCq,
+    FidDomain, FidEp, FidEq, FidFabric, FidOps, Info, unserved,
 };
 use crate::calls;
-use crate::endpoint::{Binding, Endpoint, Queues};
+use crate::endpoint::{Binding, Endpoint};
 use crate::fence::{Number, Object, Shared, State, answer_int, keep};
-use crate::info::operation_flags;
+use crate::info::{is_directed, operation_flags};
 use crate::queue::Queue;
 
+mod counters;
+mod memory;
 mod queues;
 mod vectors;
 
@@ -61,7 +63,7 @@ static DOMAIN: DomainOps = DomainOps {
     cq_open: queues::open,
     endpoint: open_endpoint,
     scalable_ep: unserved,
-    cntr_open: unserved,
+    cntr_open: counters::open,
     poll_open: unserved,
     stx_ctx: unserved,
     srx_ctx: unserved,
@@ -69,8 +71,6 @@ static DOMAIN: DomainOps = DomainOps {
     query_collective: unserved,
     endpoint2: unserved,
 };
-static MEMORY: MrOps =
-    MrOps { size: size_of::<MrOps>(), reg: unserved, regv: unserved, regattr: unserved };
 static EVENTS_FID: FidOps = operations(close_events, no_bind, no_control);
 static EVENTS: EqOps = EqOps {
     size: size_of::<EqOps>(),
@@ -163,7 +163,7 @@ unsafe extern "C" fn open_domain(
     context: *mut c_void,
 ) -> c_int {
     let fid = fid(abi::CLASS_DOMAIN, context, &DOMAIN_FID);
-    let new = FidDomain { fid, ops: &DOMAIN, mr: &MEMORY };
+    let new = FidDomain { fid, ops: &DOMAIN, mr: &memory::OPS };
     // SAFETY: C gives room for a pointer.
     unsafe { hand_over(domain, Object::give(new, Shared::new(), 0)) };
     0
@@ -187,7 +187,9 @@ unsafe extern "C" fn open_endpoint(
         let shared = Arc::clone(&unsafe { Object::of(domain) }.shared);
         // SAFETY: C's structure, or null.
         let (send_flags, receive_flags) = unsafe { operation_flags(info) };
-        let binding = Binding { send_flags, receive_flags, ..Binding::default() };
+        // SAFETY: the same.
+        let is_directed = unsafe { is_directed(info) };
+        let binding = Binding { send_flags, receive_flags, is_directed, ..Binding::default() };
         let mut state = shared.lock()?;
         let count = state.vectors.iter().flatten().map(Vec::len).sum();
         let new = Endpoint::open(binding, count)?;
@@ -206,9 +208,9 @@ unsafe extern "C" fn close_endpoint(fid: *mut Fid) -> c_int {
     answer_int(|| {
         // In a forked child the parent's endpoint is left as it is.
         let Ok(mut state) = object.shared.lock() else { return Ok(()) };
-        let State { endpoints, queues, .. } = &mut *state;
+        let (endpoints, mut queues) = state.endpoints_and_queues();
         if let Some(mut endpoint) = endpoints[object.index].take() {
-            endpoint.close(&mut Queues(queues));
+            endpoint.close(&mut queues);
         }
         Ok(())
     })
@@ -228,6 +230,11 @@ unsafe fn bound(other: *mut Fid, shared: &Arc<Shared>) -> Result<(usize, usize),
             // SAFETY: the same for a completion queue.
             let queue = unsafe { Object::<FidCq>::of(other.cast()) };
             (&queue.shared, queue.index)
+        }
+        abi::CLASS_CNTR => {
+            // SAFETY: the same for an event counter.
+            let counter = unsafe { Object::<FidCntr>::of(other.cast()) };
+            (&counter.shared, counter.index)
         }
         abi::CLASS_EQ => return Ok((class, 0)),
         _ => return Err(libc::ENOSYS),
@@ -257,6 +264,16 @@ unsafe extern "C" fn bind_endpoint(fid: *mut Fid, other: *mut Fid, flags: u64) -
                     binding.is_receive_selective = is_selective;
                 }
             }
+            abi::CLASS_CNTR => {
+                // Without flags it counts whatever there is.
+                let is_any = flags == 0;
+                if is_any || flags & abi::SEND != 0 {
+                    binding.send_counter = Some(index);
+                }
+                if is_any || flags & abi::RECV != 0 {
+                    binding.receive_counter = Some(index);
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -274,8 +291,9 @@ unsafe extern "C" fn control_endpoint(fid: *mut Fid, command: c_int, _data: *mut
         let State { endpoints, vectors, .. } = &mut *state;
         let endpoint = endpoints[object.index].as_mut().ok_or(libc::EINVAL)?;
         let vector = endpoint.binding.vector.ok_or(abi::ENOAV)?;
-        let is_heard = endpoint.binding.send_queue.or(endpoint.binding.receive_queue).is_some();
-        if !is_heard {
+        let binding = &endpoint.binding;
+        let queue = binding.send_queue.or(binding.receive_queue);
+        if queue.or(binding.send_counter).or(binding.receive_counter).is_none() {
             return Err(abi::ENOCQ);
         }
         endpoint.is_enabled = true;
@@ -288,11 +306,20 @@ unsafe extern "C" fn control_endpoint(fid: *mut Fid, command: c_int, _data: *mut
     })
 }
 
+/// Whether waiting is polling, as it is here: there is nothing that the program could wait for by itself.
+fn check_wait(wait_obj: u32) -> Result<(), Number> {
+    match wait_obj {
+        abi::WAIT_NONE | abi::WAIT_UNSPEC | abi::WAIT_YIELD => Ok(()),
+        _ => Err(libc::ENOSYS),
+    }
+}
+
 /// The attributes that C gives for a queue or a vector.
 unsafe fn entry_bytes(attr: *const CqAttr) -> Result<usize, Number> {
     // SAFETY: C's structure, or null.
-    let format = unsafe { attr.as_ref() }.map_or(abi::CQ_FORMAT_UNSPEC, |attr| attr.format);
-    match format {
+    let attr = unsafe { attr.as_ref() };
+    attr.map_or(Ok(()), |attr| check_wait(attr.wait_obj))?;
+    match attr.map_or(abi::CQ_FORMAT_UNSPEC, |attr| attr.format) {
         abi::CQ_FORMAT_UNSPEC => Ok(48),
         format @ abi::CQ_FORMAT_CONTEXT..=abi::CQ_FORMAT_TAGGED => {
             Ok([8, 24, 40, 48][format as usize - 1])

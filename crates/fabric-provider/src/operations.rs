@@ -16,6 +16,8 @@ pub(crate) struct Operation {
     pub(crate) address: usize,
     /// Takes message after message.
     pub(crate) is_multi: bool,
+    /// Takes a message that nobody wants: that there is no room for it is no error.
+    pub(crate) is_discarded: bool,
     /// Of a receive.
     pub(crate) receive: Option<ReceiveId>,
 }

@@ -1,4 +1,4 @@
-//! Completion queues: what ended, in order, until the program reads it.
+//! Completion queues: what ended, in order, until the program reads it. Event counters: how many operations ended.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -34,11 +34,20 @@ pub(crate) struct Error {
     pub(crate) cut_bytes: usize,
 }
 
+/// An event counter. What a program sets or adds wraps around.
+#[derive(Debug, Default)]
+pub(crate) struct Counter {
+    pub(crate) successes_count: u64,
+    pub(crate) errors_count: u64,
+}
+
 /// A completion queue. It has no bound: each entry is an operation that the machine counted.
 #[derive(Debug)]
 pub(crate) struct Queue {
     ended: VecDeque<Ended>,
     pub(crate) entry_bytes: usize,
+    /// Whoever waits for an entry is to return without one.
+    pub(crate) is_signalled: bool,
     empty_polls: u32,
     doublings: u32,
 }
@@ -46,7 +55,13 @@ pub(crate) struct Queue {
 impl Queue {
     /// With entries of so many bytes: the beginning of [`CqEntry`].
     pub(crate) fn new(entry_bytes: usize) -> Self {
-        Self { ended: VecDeque::new(), entry_bytes, empty_polls: 0, doublings: 0 }
+        Self {
+            ended: VecDeque::new(),
+            entry_bytes,
+            is_signalled: false,
+            empty_polls: 0,
+            doublings: 0,
+        }
     }
 
     pub(crate) fn push(&mut self, ended: Ended) {

@@ -49,12 +49,18 @@ pub(crate) const CLASS_FABRIC: usize = 1;
 pub(crate) const CLASS_DOMAIN: usize = 2;
 pub(crate) const CLASS_EP: usize = 3;
 pub(crate) const CLASS_AV: usize = 11;
+pub(crate) const CLASS_MR: usize = 12;
 pub(crate) const CLASS_EQ: usize = 13;
 pub(crate) const CLASS_CQ: usize = 14;
+pub(crate) const CLASS_CNTR: usize = 15;
 
 pub(crate) const CQ_FORMAT_UNSPEC: u32 = 0;
 pub(crate) const CQ_FORMAT_CONTEXT: u32 = 1;
 pub(crate) const CQ_FORMAT_TAGGED: u32 = 4;
+
+pub(crate) const WAIT_NONE: u32 = 0;
+pub(crate) const WAIT_UNSPEC: u32 = 1;
+pub(crate) const WAIT_YIELD: u32 = 5;
 
 /// `fi_control`: an endpoint begins to work.
 pub(crate) const CONTROL_ENABLE: c_int = 6;

@@ -10,7 +10,7 @@ use crate::abi;
 use crate::fence::Number;
 use crate::name::socket_address;
 use crate::presence::Found;
-use crate::queue::{Ended, Error, Queue};
+use crate::queue::{Counter, Ended, Error, Queue};
 
 /// Names a file to which a line is added when an endpoint closes: what went through it, and whom it waited for.
 const REPORT_VARIABLE: &str = "FI_CLEARSTREAM_REPORT";
@@ -74,7 +74,13 @@ impl Endpoint {
         }
         let length_bytes = message.map_or(0, |message| message.length_bytes);
         let cut_bytes = length_bytes.saturating_sub(received_bytes) as usize;
-        ended.error = error_of(completion.status, cut_bytes);
+        ended.error = match completion.status {
+            Status::Truncated if operation.is_discarded => None,
+            status => error_of(status, cut_bytes),
+        };
+        let counter =
+            if is_send { self.binding.send_counter } else { self.binding.receive_counter };
+        queues.count(counter, ended.error.is_none());
         if !operation.is_told && ended.error.is_none() {
             return;
         }
@@ -181,14 +187,26 @@ fn rank() -> Option<u32> {
     RANK_VARIABLES.iter().find_map(given)
 }
 
-/// The completion queues of a domain.
+/// The completion queues and event counters of a domain.
 #[derive(Debug)]
-pub(crate) struct Queues<'a>(pub(crate) &'a mut [Option<Queue>]);
+pub(crate) struct Queues<'a> {
+    pub(crate) queues: &'a mut [Option<Queue>],
+    pub(crate) counters: &'a mut [Option<Counter>],
+}
 
 impl Queues<'_> {
     pub(super) fn push(&mut self, queue: Option<usize>, ended: Ended) {
-        if let Some(Some(queue)) = queue.and_then(|queue| self.0.get_mut(queue)) {
+        if let Some(Some(queue)) = queue.and_then(|queue| self.queues.get_mut(queue)) {
             queue.push(ended);
+        }
+    }
+
+    /// An operation ended well, or failed.
+    pub(super) fn count(&mut self, counter: Option<usize>, is_success: bool) {
+        if let Some(Some(counter)) = counter.and_then(|counter| self.counters.get_mut(counter)) {
+            let count =
+                if is_success { &mut counter.successes_count } else { &mut counter.errors_count };
+            *count = count.wrapping_add(1);
         }
     }
 }

@@ -5,21 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{entry_bytes, fid, hand_over, keep_queue, no_bind, no_control, operations};
-use crate::abi::{self, CqAttr, CqErrorEntry, CqOps, Fid, FidCq, FidDomain, FidOps, unserved};
-use crate::endpoint::Queues;
-use crate::fence::{Number, Object, State, answer, answer_int};
+use crate::abi::{self, CqAttr, CqErrorEntry, CqOps, Fid, FidCq, FidDomain, FidOps};
+use crate::fence::{Number, Object, answer, answer_int};
 
 static FID: FidOps = operations(close, no_bind, no_control);
-static OPS: CqOps = CqOps {
-    size: size_of::<CqOps>(),
-    read,
-    readfrom,
-    readerr,
-    sread,
-    sreadfrom,
-    signal: unserved,
-    strerror,
-};
+static OPS: CqOps =
+    CqOps { size: size_of::<CqOps>(), read, readfrom, readerr, sread, sreadfrom, signal, strerror };
 
 pub(super) unsafe extern "C" fn open(
     domain: *mut FidDomain,
@@ -60,16 +51,10 @@ unsafe fn take(
     sources: *mut u64,
 ) -> Result<isize, Number> {
     let mut state = object.shared.lock()?;
-    let State { endpoints, queues, .. } = &mut *state;
-    let is_empty = |queues: &[Option<crate::queue::Queue>]| {
-        queues[object.index].as_ref().is_none_or(crate::queue::Queue::is_empty)
-    };
-    if is_empty(queues) {
-        for endpoint in endpoints.iter_mut().flatten() {
-            endpoint.progress(&mut Queues(queues));
-        }
+    if state.queues[object.index].as_ref().is_none_or(crate::queue::Queue::is_empty) {
+        state.progress();
     }
-    let queue = queues[object.index].as_mut().ok_or(libc::EINVAL)?;
+    let queue = state.queues[object.index].as_mut().ok_or(libc::EINVAL)?;
     let mut taken = 0;
     while taken < count
         && let Some(ended) = queue.pop()
@@ -122,6 +107,16 @@ unsafe extern "C" fn readfrom(
     answer(|| unsafe { take(object, to, count, sources) })
 }
 
+/// Whether somebody asked that waiting ends; asked once, it ends once.
+unsafe fn take_signal(queue: *mut FidCq) -> bool {
+    // SAFETY: a completion queue of this provider's.
+    let object = unsafe { Object::of(queue) };
+    object.shared.lock().is_ok_and(|mut state| {
+        let queue = state.queues[object.index].as_mut();
+        queue.is_some_and(|queue| std::mem::take(&mut queue.is_signalled))
+    })
+}
+
 /// Waits for `timeout_ms`; negative: for ever.
 unsafe extern "C" fn sreadfrom(
     queue: *mut FidCq,
@@ -137,7 +132,8 @@ unsafe extern "C" fn sreadfrom(
         // SAFETY: as above.
         let outcome = unsafe { readfrom(queue, to, count, sources) };
         let is_late = limit.is_some_and(|limit| began.elapsed() >= limit);
-        if outcome != -(libc::EAGAIN as isize) || is_late {
+        // SAFETY: as above.
+        if outcome != -(libc::EAGAIN as isize) || is_late || unsafe { take_signal(queue) } {
             return outcome;
         }
     }
@@ -164,6 +160,16 @@ unsafe extern "C" fn readerr(queue: *mut FidCq, to: *mut CqErrorEntry, _flags: u
         // SAFETY: C gives room for such an entry.
         unsafe { to.write(entry) };
         Ok(1)
+    })
+}
+
+unsafe extern "C" fn signal(queue: *mut FidCq) -> c_int {
+    answer_int(|| {
+        // SAFETY: a completion queue of this provider's.
+        let object = unsafe { Object::of(queue) };
+        let mut state = object.shared.lock()?;
+        state.queues[object.index].as_mut().ok_or(libc::EINVAL)?.is_signalled = true;
+        Ok(())
     })
 }
 

@@ -61,6 +61,9 @@ unsafe extern "C" fn insert(
 ) -> c_int {
     let mut good: c_int = 0;
     let outcome = answer_int(|| {
+        if names.is_null() {
+            return Err(libc::EINVAL);
+        }
         // SAFETY: an address vector of this provider's.
         let object = unsafe { Object::of(vector) };
         let mut state = object.shared.lock()?;
