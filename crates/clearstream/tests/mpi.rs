@@ -45,6 +45,59 @@ fn a_stock_job_runs_over_the_provider_and_ends_with_its_own_code() {
     assert!(lines.lines().all(|line| !line.contains("\"sent_pkts\":0,")), "{lines}");
 }
 
+/// Each rank puts 8 MiB into the other's memory.
+const ONE_SIDED: &str = r#"
+#include <mpi.h>
+#include <stdlib.h>
+enum { BYTES = 8 << 20 };
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    unsigned char *own = malloc(BYTES), *out = malloc(BYTES);
+    for (int at = 0; at < BYTES; at++)
+        out[at] = (unsigned char)(at * 7 + rank);
+    MPI_Win window;
+    MPI_Win_create(own, BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Win_fence(0, window);
+    MPI_Put(out, BYTES, MPI_BYTE, !rank, 0, BYTES, MPI_BYTE, window);
+    MPI_Win_fence(0, window);
+    int wrong = 0;
+    for (int at = 0; at < BYTES; at++)
+        wrong += own[at] != (unsigned char)(at * 7 + !rank);
+    MPI_Win_free(&window);
+    MPI_Finalize();
+    return wrong != 0;
+}
+"#;
+
+/// Open MPI's own choice goes over TCP and its own shared memory.
+#[test]
+fn one_sided_operations_go_over_messages_too() {
+    let scratch = Scratch::new("mpi-put").expect("a folder");
+    let file = |name: &str| scratch.path().join(name);
+    std::fs::write(file("put.c"), ONE_SIDED).expect("written");
+    let mut compiler = Command::new("mpicc.openmpi");
+    let compiled = compiler.args(["-O1", "-o"]).args([file("put"), file("put.c")]).output();
+    let compiled = compiled.expect("mpicc.openmpi is installed (tools/prepare test)");
+    assert!(compiled.status.success(), "{compiled:?}");
+    let report = file("report").display().to_string();
+    let options = ["--report", &report, "--shared-memory", "off", "--interface", "lo"];
+    let launcher = ["--", "mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", "2"];
+    let mut command = mpi(&options);
+    let (code, text) = told(command.args(launcher).arg(file("put")).env("TMPDIR", scratch.path()));
+    assert_eq!(code, Some(0), "{text}");
+    let lines = std::fs::read_to_string(file("report")).expect("the ranks' counters");
+    let sent = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        line["sent_pkts"].as_u64().expect("a count")
+    };
+    let sent: Vec<u64> = lines.lines().map(sent).collect();
+    // A packet holds less than 64 KiB.
+    assert!(sent.len() == 2 && sent.iter().all(|&count| count > 128), "{sent:?}");
+}
+
 #[test]
 fn codes_are_those_of_the_ranks_and_of_shells() {
     for (launcher, code) in [("no-such-launcher", 127), ("/etc/passwd", 126)] {
@@ -63,9 +116,11 @@ fn codes_are_those_of_the_ranks_and_of_shells() {
 
 #[test]
 fn what_would_fall_back_to_tcp_is_refused() {
-    let (code, text) = told(mpi(&["--", "mpirun.openmpi", "--mca", "pml", "ob1"]).arg("true"));
-    assert_eq!(code, Some(2), "{text}");
-    assert!(text.contains("leave it out"), "{text}");
+    for (name, value) in [("pml", "ob1"), ("osc", "rdma")] {
+        let (code, text) = told(mpi(&["--", "mpirun.openmpi", "--mca", name, value]).arg("true"));
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("leave it out"), "{text}");
+    }
 
     let (code, text) = told(mpi(&["--", "mpiexec.mpich", "-n", "1"]).arg("true"));
     assert_eq!(code, Some(4), "{text}");

@@ -19,14 +19,17 @@ const LIBRARY: &str = "libclearstream_fi.so";
 /// The provider's name in libfabric.
 const PROVIDER: &str = "clearstream";
 
-/// Open MPI parameters that select the provider. With `pml` set, a job without the provider fails.
-const OPEN_MPI: [(&str, &str); 3] = [
+/// Open MPI parameters that select the provider. With `pml` set, a job without the provider fails. One-sided operations
+/// would otherwise go past it, over TCP.
+const OPEN_MPI: [(&str, &str); 4] = [
     ("OMPI_MCA_pml", "cm"),
     ("OMPI_MCA_mtl", "ofi"),
     ("OMPI_MCA_mtl_ofi_provider_include", PROVIDER),
+    ("OMPI_MCA_osc", "^rdma,ucx"),
 ];
 /// Open MPI parameters that select a transport; if given on the command line, they take precedence.
-const CHOICES: [&str; 4] = ["pml", "mtl", "mtl_ofi_provider_include", "mtl_ofi_provider_exclude"];
+const CHOICES: [&str; 5] =
+    ["pml", "mtl", "mtl_ofi_provider_include", "mtl_ofi_provider_exclude", "osc"];
 /// Environment variables that the ranks need on every host.
 const FORWARDED: [&str; 7] = [
     "FI_PROVIDER_PATH",
