@@ -65,6 +65,8 @@ pub struct Diagnosis {
     pub spec: Option<TestSpec>,
     /// Limits that may bind, likeliest first.
     pub candidates: Vec<Candidate>,
+    /// Where none is suspected, the limits that the figures speak for nearly as much as for the one that is tried.
+    faint: Vec<Candidate>,
     /// Limits that do not bind, with the reasons: those an experiment refuted come first.
     pub ruled_out: Vec<Evidence>,
     /// What the measurement shows and lacks, for a verdict that names no limit.
@@ -85,6 +87,8 @@ pub struct Diagnosis {
     pub(crate) remarks: Vec<String>,
     /// What these showed of the candidate's other predictions.
     pub(crate) companions: Vec<Companion>,
+    /// Limits that the outcome of an earlier experiment of the first candidate excludes.
+    pub(crate) told_apart: Vec<Limit>,
     /// Whether both ends share their cores.
     shares_cores: bool,
 }
@@ -110,6 +114,7 @@ pub(crate) fn diagnose_fitted(results: &Results, fit: Fit) -> Diagnosis {
         measured: None,
         spec: None,
         candidates: Vec::new(),
+        faint: Vec::new(),
         ruled_out: Vec::new(),
         shown: Vec::new(),
         is_far_end_known: results.far().is_some_and(|far| !far.sysctls.is_empty()),
@@ -121,6 +126,7 @@ pub(crate) fn diagnose_fitted(results: &Results, fit: Fit) -> Diagnosis {
         candidates_tried: 0,
         remarks: Vec::new(),
         companions: Vec::new(),
+        told_apart: Vec::new(),
         shares_cores: false,
     };
     let Some(seen) = Observed::fitted(results, fit) else { return diagnosis };
@@ -217,6 +223,7 @@ impl Diagnosis {
     fn weigh(&mut self, seen: &Observed<'_>) {
         let opinions = opinions(seen);
         let seen = &seen.wanting(Wanted::of(seen, &opinions, None));
+        self.faint.clear();
         for (mechanism, opinion) in TABLE.iter().zip(&opinions) {
             let limit = mechanism.limit();
             if opinion.weight < SUSPECTED {
@@ -227,31 +234,57 @@ impl Diagnosis {
             self.candidates.push(candidate(seen, &opinions, *mechanism, opinion));
         }
         if self.candidates.is_empty() {
-            let all = TABLE.iter().zip(&opinions);
-            let likeliest = all.max_by(|a, b| a.1.weight.total_cmp(&b.1.weight));
-            let weak = likeliest
-                .filter(|(_, opinion)| opinion.weight >= WORTH_A_TRIAL)
-                .map(|(mechanism, opinion)| candidate(seen, &opinions, *mechanism, opinion));
-            self.candidates.extend(weak.filter(|weak| !weak.experiments.is_empty()));
+            self.weigh_faint(seen, &opinions);
         }
         self.candidates.sort_by(|a, b| b.weight.total_cmp(&a.weight));
         self.ruled_out.sort_by(|a, b| b.weight.total_cmp(&a.weight));
         self.put_first_what_separates();
     }
 
-    /// The likeliest other limit that no experiment refuted, if the figures speak for it nearly as much: an experiment
-    /// on the first candidate must tell the two apart.
-    pub(crate) fn rival(&self) -> Option<Other> {
-        let first = self.best()?;
+    /// Where no limit is suspected: the likeliest is worth a trial, which must tell it from those beside it.
+    fn weigh_faint(&mut self, seen: &Observed<'_>, opinions: &[Opinion]) {
+        let undecided = self.undecided.iter().map(|undecided| undecided.candidate.limit);
+        let decided: Vec<Limit> = undecided.chain(self.refuted.iter().copied()).collect();
+        let open = || {
+            let all = TABLE.iter().zip(opinions);
+            all.filter(|(mechanism, _)| !decided.contains(&mechanism.limit()))
+        };
+        let most = open().map(|(_, opinion)| opinion.weight).fold(0.0, f64::max);
+        if most < WORTH_A_TRIAL {
+            return;
+        }
+        let near = open().filter(|(_, opinion)| opinion.weight >= predictions::FAINT_RIVAL * most);
+        let mut near: Vec<Candidate> = near
+            .map(|(mechanism, opinion)| candidate(seen, opinions, *mechanism, opinion))
+            .collect();
+        near.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        let first = near.remove(0);
+        if !first.experiments.is_empty() {
+            self.candidates.push(first);
+            self.faint = near;
+        }
+    }
+
+    /// The other limits that no experiment refuted and that the figures speak for nearly as much, likeliest first: the
+    /// first candidate's experiments must tell it from each of them.
+    pub(crate) fn rivals(&self) -> Vec<Other> {
+        let Some(first) = self.best() else { return Vec::new() };
         let undecided = self.undecided.iter().map(|undecided| &undecided.candidate);
-        let others = self.candidates.iter().skip(1).chain(undecided);
-        let near = others.filter(|other| {
-            other.is_suspected()
-                && other.weight >= predictions::RIVAL * first.weight
-                && (self.meets_its_rate(other) || !self.meets_its_rate(first))
+        let suspected = self.candidates.iter().skip(1).chain(undecided).filter(|other| {
+            other.is_suspected() && other.weight >= predictions::RIVAL * first.weight
         });
-        let Candidate { limit, end, .. } = near.max_by(|a, b| a.weight.total_cmp(&b.weight))?;
-        Some(Other { limit: *limit, end: *end, shares_cores: self.shares_cores })
+        let near = suspected.chain(&self.faint);
+        let mut near: Vec<&Candidate> = near
+            .filter(|other| self.meets_its_rate(other) || !self.meets_its_rate(first))
+            .filter(|other| !self.told_apart.contains(&other.limit))
+            .collect();
+        near.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        let shares_cores = self.shares_cores;
+        let other = |candidate: &Candidate| {
+            let Candidate { limit, end, .. } = *candidate;
+            Other { limit, end, shares_cores }
+        };
+        near.into_iter().map(other).collect()
     }
 
     /// Whether a setting or a device states the limit's rate, and throughput meets it: that predicts the figure itself,
@@ -273,19 +306,20 @@ impl Diagnosis {
         is_stated && reached.is_some_and(|reached| reached >= predictions::STATED_MET)
     }
 
-    /// Whether an experiment on the first candidate decides between it and the second one; true without a second.
-    pub(crate) fn separates(&self, experiment: &Experiment) -> bool {
-        let Some((rival, measured)) = self.rival().zip(self.measured) else { return true };
-        rivals::separates(experiment, measured.median, rival)
+    /// The rivals that an experiment on the first candidate does not tell it from, likeliest first.
+    pub(crate) fn not_told_apart(&self, experiment: &Experiment) -> Vec<Other> {
+        let Some(measured) = self.measured else { return Vec::new() };
+        let is_separate = |other: &Other| rivals::separates(experiment, measured.median, *other);
+        self.rivals().into_iter().filter(|other| !is_separate(other)).collect()
     }
 
-    /// Of the first candidate's experiments, those that tell it from the second one come first.
-    fn put_first_what_separates(&mut self) {
+    /// Of the first candidate's experiments that were not run, those that tell it from the most rivals come first.
+    pub(crate) fn put_first_what_separates(&mut self) {
         let Some(first) = self.candidates.first() else { return };
-        let (mut separate, others): (Vec<Experiment>, Vec<Experiment>) =
-            first.experiments.iter().cloned().partition(|experiment| self.separates(experiment));
-        separate.extend(others);
-        self.candidates[0].experiments = separate;
+        let mut experiments = first.experiments.clone();
+        let left = experiments.get_mut(self.experiments_run..).unwrap_or_default();
+        left.sort_by_cached_key(|experiment| self.not_told_apart(experiment).len());
+        self.candidates[0].experiments = experiments;
     }
 
     /// Takes next, of the first candidate's experiments, the one that `spec` was run for: another version may have
@@ -359,6 +393,7 @@ impl Diagnosis {
         self.candidates_tried += 1;
         self.remarks.clear();
         self.companions.clear();
+        self.told_apart.clear();
         (!self.candidates.is_empty()).then(|| self.candidates.remove(0))
     }
 
@@ -397,3 +432,6 @@ fn headroom(seen: &Observed<'_>, opinions: &[Opinion], limit: Limit) -> Option<f
     let lowest = verdict::lowest_ceiling(seen, opinions, |other| other == limit, 0.0);
     lowest.map(|next| next.bits_per_s)
 }
+
+#[cfg(test)]
+mod tests;

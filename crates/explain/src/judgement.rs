@@ -41,6 +41,12 @@ pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judg
     if told.outcome == Ruling::Confirmed {
         next.companions.extend(trial.companions());
     }
+    if told.outcome == Ruling::Confirmed && next.companions.iter().all(|companion| companion.holds)
+    {
+        let remain = diagnosis.not_told_apart(experiment);
+        let excluded = diagnosis.rivals().into_iter().filter(|other| !remain.contains(other));
+        next.told_apart.extend(excluded.map(|other| other.limit));
+    }
     let rival = rival(diagnosis, experiment, before.median);
     let told = told.beside(rival.as_ref(), &next.companions, candidate.limit);
     if trial.is_fruitless() {
@@ -75,6 +81,8 @@ pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judg
             next.remarks.push(format!("{}: {}", experiment.change, told.text));
             if next.experiments_run >= candidate.experiments.len() {
                 next.leave_undecided(confirmation, told.text);
+            } else {
+                next.put_first_what_separates();
             }
         }
     }
@@ -83,15 +91,18 @@ pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judg
     Judgement { verdict, next }
 }
 
-/// The second candidate, and what it predicts for the experiment on the first.
+/// The likeliest candidate that the experiment does not tell from the first, or else the second one, and what it
+/// predicts.
 fn rival(diagnosis: &Diagnosis, experiment: &Experiment, rate: f64) -> Option<Rival> {
-    let other = diagnosis.rival()?;
+    let not_told_apart = diagnosis.not_told_apart(experiment).into_iter().next();
+    let is_separate = not_told_apart.is_none();
+    let other = not_told_apart.or_else(|| diagnosis.rivals().into_iter().next())?;
     let predicted = rivals::predicted(&experiment.change, rate, other);
     Some(Rival {
         limit: other.limit,
         low_bits_per_s: predicted.map(|predicted| predicted.low_bits_per_s),
         high_bits_per_s: predicted.map(|predicted| predicted.high_bits_per_s),
-        is_separate: rivals::separates(experiment, rate, other),
+        is_separate,
     })
 }
 

@@ -3,6 +3,7 @@
 mod acknowledgements;
 mod flow;
 mod host;
+mod hosts;
 mod run;
 mod setup;
 mod windows;
@@ -246,9 +247,9 @@ impl<'a> Observed<'a> {
     /// Confidence, 0 to 1, that there is a standing queue on the path: round trips under load are
     /// considerably longer than idle ones, in relation and in time, and more streams carry no more.
     pub(crate) fn queue(&self) -> f64 {
-        let (Some(rtt_s), Some(base_s)) = (self.flow.rtt_s, self.base_rtt_s) else { return 0.0 };
-        let longer =
-            signs::QUEUE_GROWTH.of(rtt_s / base_s) * signs::QUEUE_DELAY_S.of(rtt_s - base_s);
+        let told = |name: &str, range| self.shown().path_reaches(name, range).unwrap_or(0.0);
+        let longer = told(names::QUEUE_GROWTH, signs::QUEUE_GROWTH)
+            * told(names::QUEUE_DELAY, signs::QUEUE_DELAY_S);
         longer * (1.0 - self.lifted_by_streams())
     }
 
@@ -267,43 +268,13 @@ impl<'a> Observed<'a> {
         let of_sender = |name: &str| self.shown().sender(name);
         of_sender(names::WRITER_IDLE).unwrap_or_else(|| {
             let unused = of_sender(names::BUSY).map_or(0.0, |busy| 1.0 - busy);
-            unused * (1.0 - self.sender.starved().unwrap_or(0.0))
+            unused * (1.0 - self.starved(&self.sender).unwrap_or(0.0))
         })
     }
 
     /// Whether pauses of the sending application would have been seen.
     pub(crate) fn tells_idle(&self) -> bool {
         [names::WRITER_IDLE, names::BUSY].iter().any(|name| self.shown().sender(name).is_some())
-    }
-
-    /// Confidence, 0 to 1, that the hosts, not the path, are full: a thread never sleeps, or no core is idle.
-    pub(crate) fn hosts_full(&self) -> f64 {
-        let starved = |host: &HostView<'_>| host.starved().unwrap_or(0.0);
-        let most = |of: &dyn Fn(&HostView<'_>) -> f64| of(&self.sender).max(of(&self.receiver));
-        most(&starved).max(signs::HOSTS_FULL_BY_CORES * most(&|host| self.exhausted(host)))
-    }
-
-    /// Mean idle share, 0 to 1, of an end's cores in the test over several streams.
-    pub(crate) fn idle_with_several(&self, host: &HostView<'_>) -> Option<f64> {
-        let is_sender = host.end == self.sender.end;
-        let name =
-            if is_sender { names::SENDER_IDLE_SEVERAL } else { names::RECEIVER_IDLE_SEVERAL };
-        self.shown().path(name)
-    }
-
-    /// Confidence, 0 to 1, that an end has no idle core left: in the judged test or, if that leaves a
-    /// little idle time, once more streams use it up without carrying more.
-    pub(crate) fn exhausted(&self, host: &HostView<'_>) -> f64 {
-        let now = host.mean_idle.map_or(0.0, |idle| signs::EXHAUSTED_IDLE.not(idle));
-        let asked_for_more =
-            self.idle_with_several(host).zip(host.mean_idle).map_or(0.0, |(several, idle)| {
-                let in_vain =
-                    self.streams_gain().map_or(0.0, |gain| signs::STREAMS_IN_VAIN.not(gain));
-                in_vain
-                    * signs::EXHAUSTED_BY_SEVERAL.not(several)
-                    * signs::NEARLY_EXHAUSTED.not(idle)
-            });
-        now.max(asked_for_more) * host.feels_its_cores()
     }
 }
 

@@ -8,6 +8,7 @@ use crate::diagnosis::{Candidate, Diagnosis, opinions};
 use crate::mechanism::{self, Mechanism, Opinion, Page, TABLE};
 use crate::numbers::positive;
 use crate::observed::{Observed, end_name};
+use crate::rivals::Other;
 use crate::wanted::is_window;
 
 /// The limit that would bind if `limit` were lifted: the one with the lowest ceiling above the measured
@@ -218,9 +219,13 @@ pub(crate) fn unconfirmed(diagnosis: &Diagnosis) -> Verdict {
 /// Why a candidate that no experiment was run for is not confirmed.
 fn why_untried(diagnosis: &Diagnosis, candidate: &Candidate) -> String {
     let is_first = diagnosis.best() == Some(candidate);
-    let separates = |experiment| diagnosis.separates(experiment);
-    match diagnosis.rival() {
-        Some(rival) if is_first && !candidate.experiments.iter().any(separates) => {
+    let stays = |other: &Other| {
+        let mut experiments = candidate.experiments.iter();
+        experiments.all(|experiment| diagnosis.not_told_apart(experiment).contains(other))
+    };
+    let rival = diagnosis.rivals().into_iter().find(stays);
+    match rival {
+        Some(rival) if is_first => {
             format!("no experiment tells it from {}", title(rival.limit))
         }
         _ => "no experiment tested it".to_owned(),

@@ -166,7 +166,7 @@ impl Mechanism for MemoryBandwidth {
                     )
                 })
                 .into_iter()
-                .chain(host.thread_text().map(|text| format!("{}: {text}", host.name())))
+                .chain(seen.thread_text(host).map(|text| format!("{}: {text}", host.name())))
                 .collect(),
             against: match traffic {
                 Some(bytes) => {

@@ -132,7 +132,7 @@ fn opinion(
     let weight = by_thread.max(by_exhaustion(seen, own, other));
     let busy = seen.shown().thread_busy(own.end);
     let mut evidence: Vec<String> =
-        own.thread_text().map(|text| format!("{}: {text}", own.name())).into_iter().collect();
+        seen.thread_text(own).map(|text| format!("{}: {text}", own.name())).into_iter().collect();
     if let Some(text) = own.mode_text() {
         evidence.push(format!("thread time: {text}{}", work_text(seen, own)));
     }
@@ -147,10 +147,10 @@ fn opinion(
             percent(core.idle)
         ));
     }
-    if let Some(text) = other.thread_text() {
+    if let Some(text) = seen.thread_text(other) {
         evidence.push(format!("{}: {text}", other.name()));
     }
-    if let (Some(idle), true) = (own.mean_idle, weight > by_thread) {
+    if let (Some(idle), true) = (seen.shown().host(own.end, names::IDLE), weight > by_thread) {
         let machine =
             if seen.one_machine { " (both ends and the emulated path share them)" } else { "" };
         evidence.push(format!("all cores together are {} idle{machine}", percent(idle)));
@@ -212,7 +212,7 @@ fn experiments(
         let mut elsewhere =
             lifted(limit, seen, change, predictions::MOVED_MOST / (1.0 - waited), headroom);
         // A thread that fills a core by itself would fill another core as well.
-        if own.idle_cores.is_none_or(|idle| idle < predictions::IDLE_CORE)
+        if seen.idle_cores(own).is_none_or(|idle| idle < predictions::IDLE_CORE)
             || waited < predictions::WAITED_LEAST
         {
             elsewhere.rule = Rule::Eases;
@@ -231,7 +231,7 @@ fn experiments(
     }));
     experiments.extend(dearer(limit, seen, own.end));
     // On one machine, or without an idle core, more streams only divide the same time.
-    if own.idle_cores.is_none_or(|idle| idle > predictions::IDLE_CORE)
+    if seen.idle_cores(own).is_none_or(|idle| idle > predictions::IDLE_CORE)
         && own.host.is_none_or(|host| host.usable_cores.len() != 1)
     {
         experiments.extend(more_streams(limit, seen, headroom));

@@ -49,7 +49,7 @@ impl Mechanism for CpuQuota {
             weight: weighed.weight(),
             doubt: weighed.doubt(),
             end: Some(host.end),
-            evidence: quota.map(|quota| evidence(host, quota)).unwrap_or_default(),
+            evidence: quota.map(|quota| evidence(seen, host, quota)).unwrap_or_default(),
             against: match quota {
                 Some(quota) => format!(
                     "its quota of {:.2} cores stopped it in {} of {} periods",
@@ -144,7 +144,7 @@ fn worse<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {
     }
 }
 
-fn evidence(host: &HostView<'_>, quota: &Quota) -> Vec<String> {
+fn evidence(seen: &Observed<'_>, host: &HostView<'_>, quota: &Quota) -> Vec<String> {
     let mut lines = vec![format!(
         "{}: group {} may use {:.2} cores; it was stopped in {} of {} periods of {}, {} in all",
         host.name(),
@@ -158,9 +158,9 @@ fn evidence(host: &HostView<'_>, quota: &Quota) -> Vec<String> {
     if let Some(used) = host.process_cores {
         lines.push(format!("its process used {used:.2} cores of them"));
     }
-    if let Some(idle) = host.mean_idle {
+    if let Some(idle) = seen.shown().host(host.end, names::IDLE) {
         lines.push(format!("the host's cores were {} idle meanwhile", percent(idle)));
     }
-    lines.extend(host.thread_text().map(|text| format!("{}: {text}", host.name())));
+    lines.extend(seen.thread_text(host).map(|text| format!("{}: {text}", host.name())));
     lines
 }

@@ -184,8 +184,8 @@ fn evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
         let of_all = percent(share(most.processed_pkts as f64, all as f64).unwrap_or(0.0));
         lines.push(format!("core {} processed {of_all} of the host's packets", most.core));
     }
-    lines.extend(host.thread_text().map(|text| format!("{}: {text}", host.name())));
-    lines.extend(seen.sender.thread_text().map(|text| format!("{}: {text}", seen.sender.name())));
+    lines.extend(seen.thread_text(host).map(|text| format!("{}: {text}", host.name())));
+    lines.extend(seen.thread_text(&seen.sender).map(|text| format!("{}: {text}", seen.sender.name())));
     lines
 }
 

@@ -10,11 +10,11 @@ use crate::thresholds::{hosts, signs};
 /// Confidence, 0 to 1, that this core is the slowest stage, for whatever reason.
 pub(super) fn packet_core_binds(seen: &Observed<'_>) -> f64 {
     let host = &seen.receiver;
-    let free_sender = 1.0 - hosts::PACKET_SENDER * seen.sender.starved().unwrap_or(0.0);
+    let free_sender = 1.0 - hosts::PACKET_SENDER * seen.starved(&seen.sender).unwrap_or(0.0);
     // A reader that never sleeps, on a core of its own, is slower than the core that feeds it.
     let fullness = seen.shown().receiver(names::SOCKET_FULLNESS).unwrap_or(0.0);
-    let fed = host.starved().unwrap_or(0.0) * fullness;
-    let own_reader = host.starved().unwrap_or(0.0) * same_core(host);
+    let fed = seen.starved(host).unwrap_or(0.0) * fullness;
+    let own_reader = seen.starved(host).unwrap_or(0.0) * same_core(host);
     packet_core_full(seen)
         * seen.unexplained()
         * free_sender
@@ -55,7 +55,7 @@ fn crowded_packet_core(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     let idle = chosen.iter().filter_map(|core| host.core_use(*core)).map(|core| core.idle);
     let Some(idle) = idle.reduce(f64::max) else { return 0.0 };
     let elsewhere = idlest(host).and_then(|core| host.core_use(core)).map_or(0.0, |core| core.idle);
-    let asleep = 1.0 - host.starved().unwrap_or(0.0) * (1.0 - same_core(host));
+    let asleep = 1.0 - seen.starved(host).unwrap_or(0.0) * (1.0 - same_core(host));
     hosts::PACKET_CORE_IDLE.not(idle)
         * asleep
         * if seen.one_machine {

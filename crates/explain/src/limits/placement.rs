@@ -43,7 +43,7 @@ impl Mechanism for Placement {
             weight,
             doubt: None,
             end: Some(host.end),
-            evidence: evidence(host),
+            evidence: evidence(seen, host),
             against: match (distance(host), host.machine()) {
                 (Some((proximity, thread, packets)), _) => {
                     format!(
@@ -143,7 +143,7 @@ fn words(proximity: Proximity) -> &'static str {
     }
 }
 
-fn evidence(host: &HostView<'_>) -> Vec<String> {
+fn evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some((proximity, thread, packets)) = distance(host) {
         lines.push(format!(
@@ -159,6 +159,6 @@ fn evidence(host: &HostView<'_>) -> Vec<String> {
             interface.name
         ));
     }
-    lines.extend(host.thread_text().map(|text| format!("{}: {text}", host.name())));
+    lines.extend(seen.thread_text(host).map(|text| format!("{}: {text}", host.name())));
     lines
 }

@@ -147,7 +147,7 @@ impl Mechanism for CpuFrequency {
             weight,
             doubt: None,
             end: Some(host.end),
-            evidence: evidence(host),
+            evidence: evidence(seen, host),
             against: match clock {
                 Some(clock) => {
                     format!("its core runs at {} of its highest clock", percent(clock))
@@ -214,7 +214,7 @@ fn slower<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {
     if weigh(&seen.receiver) > weigh(&seen.sender) { &seen.receiver } else { &seen.sender }
 }
 
-fn evidence(host: &HostView<'_>) -> Vec<String> {
+fn evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some((now, most)), Some(core)) = (host.clock_khz(), host.thread.core) {
         lines.push(format!(
@@ -234,6 +234,6 @@ fn evidence(host: &HostView<'_>) -> Vec<String> {
             ));
         }
     }
-    lines.extend(host.thread_text().map(|text| format!("{}: {text}", host.name())));
+    lines.extend(seen.thread_text(host).map(|text| format!("{}: {text}", host.name())));
     lines
 }

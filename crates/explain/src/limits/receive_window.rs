@@ -47,7 +47,7 @@ impl Mechanism for ReceiveWindow {
         let share = seen.receive_window_share();
         let fullness = seen.shown().receiver(names::SOCKET_FULLNESS);
         let slow_reader = seen.fit[Fitted::SlowReader].of(fullness.unwrap_or(0.0));
-        let starved = seen.receiver.starved().unwrap_or(0.0)
+        let starved = seen.starved(&seen.receiver).unwrap_or(0.0)
             * path::READER_BUSY.of(fullness.unwrap_or(path::READER_UNKNOWN));
         // Without the receiver's report, a varying window is the only sign of a slow reader.
         let unsteady = if fullness.is_some() { 0.0 } else { 1.0 - steadiness(seen) };

@@ -139,7 +139,7 @@ fn late(seen: &Observed<'_>) -> f64 {
 /// many times longer while both threads mostly sleep.
 fn threads_full(seen: &Observed<'_>) -> f64 {
     [&seen.sender, &seen.receiver]
-        .map(|host| host.starved().unwrap_or(0.0))
+        .map(|host| seen.starved(host).unwrap_or(0.0))
         .into_iter()
         .fold(0.0, f64::max)
 }

@@ -49,7 +49,7 @@ impl Mechanism for Scheduler {
             weight,
             doubt: None,
             end: Some(host.end),
-            evidence: evidence(host),
+            evidence: evidence(seen, host),
             against: match waited {
                 Some(wait) => format!("its threads wait for a core {} of the time", percent(wait)),
                 None => "the threads' waiting is unknown".to_owned(),
@@ -138,10 +138,10 @@ fn left_waiting(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     if !free {
         return 0.0;
     }
-    waits(seen, host, hosts::LEFT_WAITS) * hosts::LEFT_IDLE_CORES.of(host.idle_cores.unwrap_or(0.0))
+    waits(seen, host, hosts::LEFT_WAITS) * hosts::LEFT_IDLE_CORES.of(seen.idle_cores(host).unwrap_or(0.0))
 }
 
-fn evidence(host: &HostView<'_>) -> Vec<String> {
+fn evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(policy) = &host.thread.policy {
         lines.push(format!(
@@ -149,7 +149,7 @@ fn evidence(host: &HostView<'_>) -> Vec<String> {
             host.name()
         ));
     }
-    lines.extend(host.thread_text().map(|text| format!("{}: {text}", host.name())));
+    lines.extend(seen.thread_text(host).map(|text| format!("{}: {text}", host.name())));
     if let Some(delay_s) = host.thread.delay_s {
         let preempted = host.thread.preempted_per_s.unwrap_or(0.0);
         lines.push(format!(
@@ -158,7 +158,7 @@ fn evidence(host: &HostView<'_>) -> Vec<String> {
             host.thread.sleeps_per_s.unwrap_or(0.0)
         ));
     }
-    if let Some(idle) = host.idle_cores.filter(|idle| *idle > hosts::LEFT_IDLE_CORES.from) {
+    if let Some(idle) = seen.idle_cores(host).filter(|idle| *idle > hosts::LEFT_IDLE_CORES.from) {
         lines.push(format!("{idle:.1} cores of that host were idle meanwhile"));
     }
     lines

@@ -315,7 +315,7 @@ fn cost_lines(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
             seen.rate() / 8.0 / bytes
         ));
     }
-    lines.extend(host.thread_text().map(|text| format!("{}: {text}", host.name())));
+    lines.extend(seen.thread_text(host).map(|text| format!("{}: {text}", host.name())));
     if let Some(core) = host.softirq_core {
         lines.push(format!(
             "core {} spends {} of its time in softirq",

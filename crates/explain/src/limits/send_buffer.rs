@@ -49,7 +49,7 @@ impl Mechanism for SendBuffer {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let share = seen.send_buffer_share();
-        let starved = seen.receiver.starved().unwrap_or(0.0);
+        let starved = seen.starved(&seen.receiver).unwrap_or(0.0);
         let weighed = Weighing::most(1.0)
             .by(share, "the buffer holds the sender back only part of the time")
             .unless(starved, path::STARVED_READER, "the reading thread hardly sleeps")

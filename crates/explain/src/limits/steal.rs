@@ -110,6 +110,6 @@ fn taken_words(seen: &Observed<'_>, host: &HostView<'_>) -> Option<String> {
 }
 
 fn evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
-    let lines = taken_words(seen, host).into_iter().chain(host.thread_text());
+    let lines = taken_words(seen, host).into_iter().chain(seen.thread_text(host));
     lines.map(|line| format!("{}: {line}", host.name())).collect()
 }

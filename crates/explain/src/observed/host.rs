@@ -30,10 +30,6 @@ pub(crate) struct HostView<'a> {
     pub(crate) core: Option<CoreUse>,
     /// A core that only does the kernel's receive work, if there is one.
     pub(crate) softirq_core: Option<CoreUse>,
-    /// Idle time of the host's cores, in cores.
-    pub(crate) idle_cores: Option<f64>,
-    /// Mean idle share of the host's cores.
-    pub(crate) mean_idle: Option<f64>,
     /// Unread bytes in the socket of the typical stream, in the steady part.
     pub(crate) receive_queue_bytes: Option<f64>,
     /// Median of the window that it advertised in the steady part, bytes, all streams.
@@ -87,9 +83,6 @@ impl<'a> HostView<'a> {
         let summed = |read: &dyn Fn(&StreamEnd) -> Option<f64>| {
             streams.iter().filter_map(|stream| read(stream)).reduce(|sum, value| sum + value)
         };
-        let idle: Vec<f64> = cores.iter().map(|core| core.idle.clamp(0.0, 1.0)).collect();
-        let idle_cores =
-            (!idle.is_empty()).then(|| idle.iter().sum::<f64>()).filter(|sum| sum.is_finite());
         Self {
             end,
             host,
@@ -103,8 +96,6 @@ impl<'a> HostView<'a> {
                 .and_then(|number| cores.iter().find(|core| core.core == number))
                 .copied(),
             softirq_core: softirq_core(cores),
-            idle_cores,
-            mean_idle: idle_cores.map(|sum| sum / idle.len() as f64),
             receive_queue_bytes: middle(
                 streams
                     .iter()
@@ -219,43 +210,6 @@ impl<'a> HostView<'a> {
             Some(host) => format!("{end} end ({host})"),
             None => format!("{end} end"),
         }
-    }
-
-    /// Confidence, 0 to 1, that its thread never slept: a stage that never waits for the others is the
-    /// slowest one. `None` if the thread's times are unknown.
-    pub(crate) fn starved(&self) -> Option<f64> {
-        let busy = self.run_share? + self.wait_share.unwrap_or(0.0);
-        Some(signs::STARVED.of(busy))
-    }
-
-    /// Confidence, 0 to 1, that full cores slow this flow. If its thread gets a core as soon as it is ready
-    /// and packets take next to no time, the cores are full of work of lower priority.
-    pub(crate) fn feels_its_cores(&self) -> f64 {
-        let (Some(run), Some(wait)) = (self.run_share, self.wait_share) else { return 1.0 };
-        let softirq = self.cores.iter().map(|core| core.softirq).fold(0.0, f64::max);
-        signs::FELT_RUN.of(run).max(signs::FELT_WAIT.of(wait)).max(signs::FELT_SOFTIRQ.of(softirq))
-    }
-
-    /// Share of the time in which the thread ran or waited for its core, 0 to 1.
-    pub(crate) fn busy_share(&self) -> Option<f64> {
-        Some((self.run_share? + self.wait_share.unwrap_or(0.0)).min(1.0))
-    }
-
-    /// Describes its thread:
-    /// `thread ran 62% and waited for its core 37% of the time (core 1: 0% idle, 38% softirq)`.
-    pub(crate) fn thread_text(&self) -> Option<String> {
-        let who = if self.is_process { "process" } else { "thread" };
-        let mut text = format!("{who} ran {}", percent(self.run_share?));
-        if let Some(wait_share) = self.wait_share {
-            text += &format!(" and waited for its core {}", percent(wait_share));
-        }
-        text += " of the time";
-        if let Some(core) = &self.core {
-            let CoreUse { core, idle, softirq, .. } = core;
-            text +=
-                &format!(" (core {core}: {} idle, {} softirq)", percent(*idle), percent(*softirq));
-        }
-        Some(text)
     }
 }
 

@@ -77,7 +77,7 @@ impl Observed<'_> {
         let filled = self.sender.send_buffer_bytes.and_then(|buffer| share(queued, buffer));
         let full = signs::SENT_OF_QUEUE.of(sent) * signs::QUEUE_OF_BUFFER.of(filled.unwrap_or(0.0));
         // A writer that waits for room in the buffer sleeps.
-        let sleeps = 1.0 - self.sender.starved().unwrap_or(0.0);
+        let sleeps = 1.0 - self.starved(&self.sender).unwrap_or(0.0);
         let receiver_open = signs::PEER_OPEN.not(self.receive_window_use());
         let sender_open = signs::FILLED_CWND.not(self.flow.window_use().unwrap_or(0.0));
         let caught = self.shown().sender(names::DRAINED).map_or(0.0, |drained| {

@@ -111,11 +111,21 @@ pub(super) static ROWS: &[HostRow] = &[
         |test| Some(test.view.process_cores? * test.view.duration_s / test.delivered_gbit()?),
     ),
     row(
-        "idle-share",
+        names::IDLE,
         Unit::Share,
         "/proc/stat",
         "mean idle part of all cores of the host",
-        |test| test.view.mean_idle,
+        |test| {
+            let idle: Vec<f64> = test.view.cores.iter().map(|core| core.idle.clamp(0.0, 1.0)).collect();
+            share(idle.iter().sum(), idle.len() as f64)
+        },
+    ),
+    row(
+        names::SOFTIRQ_MOST,
+        Unit::Share,
+        "/proc/stat",
+        "part that a core spent in software interrupts, the one that spent most",
+        |test| test.view.cores.iter().map(|core| core.softirq).max_by(f64::total_cmp),
     ),
     row(
         "steal-share",

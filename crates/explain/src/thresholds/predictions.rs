@@ -7,6 +7,7 @@ thresholds! {
     STILL_LOST: f64 = 0.001, Chosen, "retransmissions that a smaller window may show beyond those of the judged test: a few of a second";
     STILL_BUSY: f64 = 0.8, Chosen, "time that a full core's threads run or wait with dearer bytes, over that before";
     RIVAL: f64 = 0.5, Chosen, "weight of a second candidate over the first's, from which an experiment must tell them apart";
+    FAINT_RIVAL: f64 = 0.33, Chosen, "the same where none is suspected: the experiment alone decides, so it must exclude more";
     STATED_MET: f64 = 0.9, Chosen, "throughput over a rate that a setting or a device states, from which it meets it";
 
     SCALE_LEAST: f64 = 1.25, Chosen, "least gain of a change that lifts several limits: beyond the noise of two medians";

@@ -35,6 +35,7 @@ thresholds! {
     EXHAUSTED_BY_SEVERAL: Ramp = Ramp::new(0.02, 0.06), Instrument, "the same with several streams, which leave no pauses between two writes";
     NEARLY_EXHAUSTED: Ramp = Ramp::new(0.2, 0.35), Chosen, "idle share that one stream may leave where several use it up in vain";
     HOSTS_FULL_BY_CORES: f64 = 0.8, Chosen, "cores without idle time say less than a thread that never sleeps: others' work may fill them";
+    FULL_WAIT: Ramp = Ramp::new(0.2, 0.4), Chosen, "time the flow's own thread waits for one of the full cores: then it is its work, too, that fills them";
 
     THROTTLED_PERIODS: Ramp = Ramp::new(0.05, 0.3), Chosen, "periods that the quota ended, of all: one in twenty costs less than the repeats differ";
     THROTTLED_TIME: Ramp = Ramp::new(0.02, 0.1), Chosen, "time throttled over the test: 2% is less than the repeats differ";
