@@ -53,15 +53,17 @@ Three rules apply to all of them:
 
 An experiment says one of three words:
 
-- *confirmed*: what came is what the limit predicts, and the second candidate predicts otherwise;
+- *confirmed*: what came is what the limit predicts, and every rival predicts otherwise for it or for an earlier experiment
+  that came as predicted;
 - *refuted*: what came lies outside of what the limit predicts;
-- *inconclusive*: the change was not made, the noise is larger than its effect, the second candidate (from half of the first
-  one's weight on) predicts the same, or something else that the limit predicts failed: a smaller window that is not full, more
+- *inconclusive*: the change was not made, the noise is larger than its effect, a rival predicts the
+  same, or something else that the limit predicts failed: a smaller window that is not full, more
   retransmissions with less in flight, threads of a full core that sleep afterwards, a change that should have helped and did harm.
 
-Of a limit's experiments, those for which the second candidate predicts another outcome run first. Where none does, the
-verdict names both. The prediction is stored with each point before it is measured (`varied.predicted_…` of results), and
-the verdict holds its bounds, what came, and what the second candidate predicted.
+A rival is another limit with at least half of the first candidate's weight; where no limit reaches 0.35 and the likeliest
+is only tried, any with a third of its weight. Of a limit's experiments, those that exclude most rivals run first. Where a
+rival is left, the verdict names both. The prediction is stored with each point before it is measured
+(`varied.predicted_…` of results), and the verdict holds its bounds, what came, and what the rival predicted.
 
 A gain counts when it is larger than the spread of the repeats before and after, and than 4%.
 ";

@@ -44,11 +44,15 @@ pub(crate) fn qualified(results: &Results, verdict: Verdict) -> Verdict {
         let lacks = &results.absent[0].what;
         summary.push_str(&format!("; the file lacks {lacks}"));
     }
-    if outcome.duration_s < BRIEF_S {
+    let has = |code: &str| results.findings.iter().any(|finding| finding.code == code);
+    if has(Finding::BOUNDED) {
+        let part = format!("; of the transfer's first {} only", show_seconds(outcome.duration_s));
+        summary.push_str(&part);
+    } else if outcome.duration_s < BRIEF_S {
         let rests = format!("; it rests on {} only", show_seconds(outcome.duration_s));
         summary.push_str(&rests);
     }
-    if results.findings.iter().any(|finding| finding.code == Finding::DAMAGE) {
+    if has(Finding::DAMAGE) {
         summary.push_str("; the file is damaged, so it holds only for the part that was read");
     }
     Verdict { summary, ..verdict }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::capture::{self, Damage, Packets};
 use crate::frame::{self, Endpoint, Segment};
-use crate::{FLOW_BYTES_MAX, FLOWS_MAX, RecordedError, SEGMENTS_MAX};
+use crate::{FLOWS_MAX, RecordedError, SEGMENTS_MAX};
 
 /// A second copy of a packet (a capture on several interfaces at once) comes this soon after it.
 const COPY_WITHIN_NS: u64 = 1_000_000;
@@ -58,6 +58,8 @@ pub(crate) struct Flow {
     pub(crate) payload_bytes: u64,
     pub(crate) other_bytes: u64,
     pub(crate) flows_count: usize,
+    /// Payload that was looked at, retransmissions included, bytes.
+    pub(crate) looked_bytes: u64,
     /// Only the beginning was looked at.
     pub(crate) is_bounded: bool,
     /// Where the file stops being readable.
@@ -112,6 +114,7 @@ pub(crate) fn biggest(bytes: &[u8]) -> Result<Flow, RecordedError> {
         payload_bytes: moved.forth_bytes.max(moved.back_bytes),
         other_bytes: all_bytes - total(moved),
         flows_count: survey.flows.len(),
+        looked_bytes: 0,
         is_bounded: false,
         damage: survey.damage,
         copies_count: 0,
@@ -165,7 +168,6 @@ struct Reader {
     origin: Option<Origin>,
     /// Packets seen last, to know copies.
     recent: VecDeque<Segment>,
-    data_bytes: u64,
 }
 
 /// A place in the sender's numbers: 32 bits on the wire, counted on from the first here.
@@ -191,7 +193,7 @@ impl Origin {
 
 impl Reader {
     fn new(flow: Flow) -> Self {
-        Self { flow, origin: None, recent: VecDeque::new(), data_bytes: 0 }
+        Self { flow, origin: None, recent: VecDeque::new() }
     }
 
     fn read(mut self, packets: Packets<'_>) -> Flow {
@@ -206,7 +208,7 @@ impl Reader {
                 self.flow.copies_count += 1;
                 continue;
             }
-            if self.data_bytes >= FLOW_BYTES_MAX || self.flow.steps.len() >= SEGMENTS_MAX {
+            if self.flow.steps.len() >= SEGMENTS_MAX {
                 self.flow.is_bounded = true;
                 break;
             }
@@ -260,7 +262,7 @@ impl Reader {
         let start = origin.count(segment.seq);
         let end = start + i64::from(segment.payload_bytes);
         origin.advance(segment.seq.wrapping_add(segment.payload_bytes));
-        self.data_bytes += u64::from(segment.payload_bytes);
+        self.flow.looked_bytes += u64::from(segment.payload_bytes);
         let kind = StepKind::Data { start, end, is_marked: segment.is_marked };
         self.push(segment, kind);
     }

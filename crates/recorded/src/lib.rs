@@ -2,7 +2,7 @@
 //! take: a packet capture (pcap or pcapng) or samples of `ss -tin`.
 //!
 //! Pure: bytes in, a document out. Every reader here takes bytes that anybody may have written: none
-//! panics, and each is bounded in memory ([`FLOW_BYTES_MAX`], [`FLOWS_MAX`], [`SEGMENTS_MAX`],
+//! panics, and each is bounded in memory ([`FLOWS_MAX`], [`SEGMENTS_MAX`],
 //! [`SAMPLES_MAX`]) and linear in the length of its input.
 
 #![forbid(unsafe_code)]
@@ -20,13 +20,10 @@ mod words;
 use results::Results;
 use thiserror::Error;
 
-/// Payload of the biggest flow that is looked at, bytes.
-pub const FLOW_BYTES_MAX: u64 = 10_000_000;
-
 /// Flows of a capture that are told apart; packets of further ones are passed over.
 pub const FLOWS_MAX: usize = 4096;
 
-/// Packets of the biggest flow that are kept, both ways together.
+/// Packets of the biggest flow that are looked at, both ways together: some 400 MB of full segments on Ethernet.
 pub const SEGMENTS_MAX: usize = 400_000;
 
 /// Samples of `ss` that are kept.

@@ -5,7 +5,7 @@ use units::{
     saturating_u64, show_bit_rate, show_byte_size, show_count, show_count_of, show_seconds,
 };
 
-use crate::FLOW_BYTES_MAX;
+use crate::SEGMENTS_MAX;
 use crate::document::NS;
 use crate::flow::{Flow, Syn};
 use crate::halves::Vantage;
@@ -280,8 +280,8 @@ fn limits_of_the_file(flow: &Flow, trace: &Trace) -> Vec<Line> {
     let mut lines = Vec::new();
     if flow.is_bounded {
         let text = format!(
-            "only the first {} of the flow's {} were looked at",
-            size(FLOW_BYTES_MAX),
+            "only the first {} of the flow's {} were looked at ({SEGMENTS_MAX} packets)",
+            size(flow.looked_bytes),
             size(flow.payload_bytes)
         );
         lines.push(("bounded", text));

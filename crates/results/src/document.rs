@@ -203,6 +203,8 @@ impl Finding {
     pub const RECORDED: &str = "recorded-";
     /// Code of the finding that a recording is damaged, and where: only a part of it was read.
     pub const DAMAGE: &str = "recorded-damage";
+    /// Code of the finding that only the beginning of a recording was looked at.
+    pub const BOUNDED: &str = "recorded-bounded";
 }
 
 /// Something that could not be measured.

@@ -374,7 +374,8 @@ fn ring(host: &HostView<'_>) -> Option<(u32, u32)> {
 
 /// Confidence, 0 to 1, that overflow and nothing else limits throughput.
 fn overflow_binds(seen: &Observed<'_>) -> f64 {
-    let starved = seen.starved(&seen.sender).unwrap_or(0.0).max(seen.starved(&seen.receiver).unwrap_or(0.0));
+    let starved =
+        seen.starved(&seen.sender).unwrap_or(0.0).max(seen.starved(&seen.receiver).unwrap_or(0.0));
     seen.unexplained() * (1.0 - hosts::DROPS_STARVED * starved)
 }
 

@@ -185,7 +185,9 @@ fn evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
         lines.push(format!("core {} processed {of_all} of the host's packets", most.core));
     }
     lines.extend(seen.thread_text(host).map(|text| format!("{}: {text}", host.name())));
-    lines.extend(seen.thread_text(&seen.sender).map(|text| format!("{}: {text}", seen.sender.name())));
+    lines.extend(
+        seen.thread_text(&seen.sender).map(|text| format!("{}: {text}", seen.sender.name())),
+    );
     lines
 }
 

@@ -61,7 +61,11 @@ impl Mechanism for LossRecovery {
             .by(near, "one repair per round trip is not what was measured")
             .by(seen.unexplained(), weighing::HELD)
             .unless(overflow(seen), 1.0, "a queue that overflows explains the losses")
-            .unless(seen.starved(&seen.sender).unwrap_or(0.0), path::REPAIR_STARVED, weighing::STARVED)
+            .unless(
+                seen.starved(&seen.sender).unwrap_or(0.0),
+                path::REPAIR_STARVED,
+                weighing::STARVED,
+            )
             .unless(
                 seen.starved(&seen.receiver).unwrap_or(0.0),
                 path::REPAIR_STARVED,

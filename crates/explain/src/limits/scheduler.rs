@@ -35,8 +35,8 @@ impl Mechanism for Scheduler {
                 of the host's other cores.",
             against: "The thread has the default policy and hardly waits; it is pinned to its core, \
                 which is then the limit.",
-            experiment: "A policy is the host's to change: the same test after `chrt --other -a -p 0 PID` or \
-                `renice -n 0` (`clearstream explain BEFORE --after AFTER`). Without one, smaller blocks, which \
+            experiment: "A policy is the host's to change: the same test by a program that was started without it \
+                (`clearstream explain BEFORE --after AFTER`). Without one, smaller blocks, which \
                 cost the thread more per byte: throughput falls in proportion.",
             advice: "Run the program with the default policy and nice value, or a higher priority (`chrt --rr`, `nice`); keep other work off its cores.",
         }
@@ -64,7 +64,7 @@ impl Mechanism for Scheduler {
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
         let (host, _) = worse(seen);
         // Scheduling priority is not a setting of the test.
-        if host.thread.policy.is_some() {
+        if host.low_policy().is_some() {
             return Vec::new();
         }
         cpu_experiments(self.limit(), seen, host)
@@ -72,26 +72,26 @@ impl Mechanism for Scheduler {
 
     fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let (host, _) = worse(seen);
-        let policy = host.thread.policy.as_ref()?;
+        let policy = host.low_policy()?;
         Some(Remedy {
             end: host.end,
-            method: Method::ByHand {
-            command: "for p in $(pgrep -x clearstream); do renice -n 0 -p $p; chrt --other -a -p 0 $p; done"
-                .to_owned(),
-            undo: None,
-            },
+            method: Method::ByHand { command: of_shell(policy).0, undo: Some(of_shell(policy).1) },
             predicted_bits_per_s: unheld(seen, host, headroom),
-            text: format!("it runs as {policy}: without that, less waiting and more throughput"),
+            text: format!(
+                "in the shell that starts the {} end's program; started from there it does not run as {policy}, and waits less",
+                end_name(host.end)
+            ),
         })
     }
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let (host, _) = worse(seen);
         let end = end_name(host.end);
-        Advice::all(match &host.thread.policy {
+        Advice::all(match host.low_policy() {
             Some(policy) => vec![
                 format!(
-                    "start the {end} end's program with the default policy, not {policy}: `chrt --other 0 PROGRAM`, or `renice -n 0 -p PID`"
+                    "start the {end} end's program with the default policy, not {policy}: from a shell in which `{}` was run",
+                    of_shell(policy).0
                 ),
                 format!("or give it a core that nobody else uses: --{}", cores_option(host)),
             ],
@@ -100,6 +100,15 @@ impl Mechanism for Scheduler {
                 "keep other programs off them (cpuset, isolcpus)".to_owned(),
             ],
         })
+    }
+}
+
+/// Commands that take a policy from the shell in which they are typed, so that what it starts afterwards has none, and
+/// that give it back.
+fn of_shell(policy: &str) -> (String, String) {
+    match policy.strip_prefix("nice ") {
+        Some(nice) => ("sudo renice -n 0 -p $$".to_owned(), format!("renice -n {nice} -p $$")),
+        None => ("sudo chrt --other -p 0 $$".to_owned(), format!("chrt --{policy} -p 0 $$")),
     }
 }
 
@@ -138,12 +147,13 @@ fn left_waiting(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     if !free {
         return 0.0;
     }
-    waits(seen, host, hosts::LEFT_WAITS) * hosts::LEFT_IDLE_CORES.of(seen.idle_cores(host).unwrap_or(0.0))
+    waits(seen, host, hosts::LEFT_WAITS)
+        * hosts::LEFT_IDLE_CORES.of(seen.idle_cores(host).unwrap_or(0.0))
 }
 
 fn evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(policy) = &host.thread.policy {
+    if let Some(policy) = host.low_policy() {
         lines.push(format!(
             "{}: its stream thread runs as {policy}, so other threads take precedence",
             host.name()
@@ -162,4 +172,19 @@ fn evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
         lines.push(format!("{idle:.1} cores of that host were idle meanwhile"));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_shell;
+
+    #[test]
+    fn the_shell_gets_back_what_it_had() {
+        let words = |policy| {
+            let (without, back) = of_shell(policy);
+            format!("{without}; {back}")
+        };
+        assert_eq!(words("nice 5"), "sudo renice -n 0 -p $$; renice -n 5 -p $$");
+        assert_eq!(words("batch"), "sudo chrt --other -p 0 $$; chrt --batch -p 0 $$");
+    }
 }

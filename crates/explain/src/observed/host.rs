@@ -179,13 +179,18 @@ impl<'a> HostView<'a> {
             .filter(|(seen, most)| *seen > 0.0 && *most > 0.0)
     }
 
+    /// The scheduling policy of its thread if others take precedence: `idle`, `batch` or `nice 5`.
+    pub(crate) fn low_policy(&self) -> Option<&str> {
+        self.thread.policy.as_deref().filter(|policy| {
+            let nice = policy.strip_prefix("nice ").and_then(|nice| nice.parse::<i32>().ok());
+            *policy == "idle" || *policy == "batch" || nice.is_some_and(|nice| nice > 0)
+        })
+    }
+
     /// Confidence, 0 to 1, that a scheduling policy of low priority keeps it waiting.
     pub(crate) fn held_behind(&self) -> f64 {
-        let behind = self.thread.policy.as_deref().is_some_and(|policy| {
-            let nice = policy.strip_prefix("nice ").and_then(|nice| nice.parse::<i32>().ok());
-            policy == "idle" || policy == "batch" || nice.is_some_and(|nice| nice > 0)
-        });
-        if behind { signs::HELD_BEHIND.of(self.wait_share.unwrap_or(0.0)) } else { 0.0 }
+        let waited = self.low_policy().and(self.wait_share);
+        waited.map_or(0.0, |waited| signs::HELD_BEHIND.of(waited))
     }
 
     /// How the thread's time divides, if known: `user 8%, system 91%: mostly in the kernel`.

@@ -116,7 +116,8 @@ pub(super) static ROWS: &[HostRow] = &[
         "/proc/stat",
         "mean idle part of all cores of the host",
         |test| {
-            let idle: Vec<f64> = test.view.cores.iter().map(|core| core.idle.clamp(0.0, 1.0)).collect();
+            let idle: Vec<f64> =
+                test.view.cores.iter().map(|core| core.idle.clamp(0.0, 1.0)).collect();
             share(idle.iter().sum(), idle.len() as f64)
         },
     ),
