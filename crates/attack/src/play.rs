@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 use stats::Random;
 use sys::private::Scratch;
 use testkit::stalls::lock;
@@ -32,6 +32,9 @@ pub(crate) const STRANGER: u32 = 61_234;
 
 /// How often a long run looks for a moment in which the machine lets a round be judged.
 const MOMENTS: u32 = 3;
+/// Nice value of hostile clients of the switch. Where cores are few, one that never sleeps keeps the innocents and the
+/// control pair from running, as any program would: the kernel divides cores, and what is judged is the switch.
+const HOSTILE_NICE: i32 = 10;
 
 /// Servers that are attacked side by side.
 const SERVERS: u32 = 4;
@@ -302,8 +305,13 @@ impl Stage {
             until: Instant::now() + ROUND,
         };
         let play = case.play;
+        let is_of_switch = case.door == Door::Switch;
         let attack = move || {
             let thread = std::thread::spawn(move || {
+                if is_of_switch {
+                    // Of this thread and of those that it starts.
+                    nice(HOSTILE_NICE).map_err(|error| format!("nice: {error}"))?;
+                }
                 if becomes_stranger {
                     become_user(STRANGER)?;
                 }

@@ -14,7 +14,7 @@
 //! the first of them.
 //!
 //! So a turn does at most its share and `STEP_WORK_MAX`, and between two turns of a port the switch does no
-//! more than `ROUND_WORK`, `STEPS_WORK` and once `STEP_WORK_MAX`: 38 million, some 8 ms, whatever they send and however
+//! more than `ROUND_WORK`, `STEPS_WORK` and once `STEP_WORK_MAX`: 21 million, some 4 ms, whatever they send and however
 //! many they are. What watchers take is not the senders' fault: they have [`WATCH_WORK`] together, and miss what is more.
 //!
 //! Waking a sleeping port is not counted: a microsecond or two, and longer where its client lets many epoll sets wait
@@ -24,7 +24,7 @@
 use switch::vale::PortId;
 
 /// What all ports together may cause in a round.
-pub(super) const ROUND_WORK: u64 = 32 << 20;
+pub(super) const ROUND_WORK: u64 = 16 << 20;
 /// What one port may cause in a turn, however few there are.
 pub(super) const TURN_WORK: u64 = 512 << 10;
 /// By how much all turns of a round together may go beyond their shares.
