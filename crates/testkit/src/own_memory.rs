@@ -1,6 +1,5 @@
 //! A client of the switch with memory of its own, or a trust group's, as a guest's keeper has it.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use packet_switch::attachment::{Ask, Shape, TRUST_SEATS, TrustSeat};
@@ -55,7 +54,7 @@ impl OwnMemory {
         is_fresh: bool,
     ) -> Result<u32, ClientError> {
         let bells = self.bells.each_ref().map(|[theirs, ours]| [theirs, ours]);
-        let memory = self.region.fd().unwrap().as_fd();
+        let memory = self.region.fd().unwrap();
         match &self.seat {
             Some(seat) => connection.attach_member(port, seat, memory, bells),
             None => connection.attach_memory(port, is_fresh, memory, bells),

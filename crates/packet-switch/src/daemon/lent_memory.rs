@@ -132,7 +132,7 @@ impl Registry {
         if trust.is_some() && !is_fresh {
             return Err(Refusal::Resumed);
         }
-        let member = self.seat(user, name, &memory, trust)?;
+        let member = self.membership(user, name, &memory, trust)?;
         let seat = member.as_ref().map(|member| member.seat);
         self.lent.retain(|lent| lent.region.strong_count() > 0);
         // What the threads that had it have written is seen from here on: each dropped its hold after that.

@@ -93,7 +93,7 @@ impl Registry {
 
     /// The place of a port whose client brings memory and says which seat of a group it has there; none of one that says
     /// nothing.
-    pub(super) fn seat(
+    pub(super) fn membership(
         &mut self,
         user: u32,
         name: &PortName,

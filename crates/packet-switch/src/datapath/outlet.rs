@@ -29,8 +29,6 @@ pub(crate) struct Outlet {
 pub(super) enum TradeFault {
     /// The sender gets its own buffer back.
     SenderKeepsBuffer,
-    /// Nobody writes down whose the buffers are now.
-    NotWrittenDown,
     /// The buffer that the receiver gave is nobody's.
     BufferLost,
 }
@@ -124,17 +122,16 @@ impl Outlet {
             let flags = SlotFlags(SlotFlags::BUFFER_CHANGED);
             *fragment = Slot { buffer: theirs, length_bytes: 0, flags };
             #[cfg(test)]
-            self.fail(fragment, buffer, (&mut *marks, sender));
+            self.fail(fragment, buffer);
         }
         self.filled += fragments.len() as u32;
         Ok(())
     }
 
     #[cfg(test)]
-    fn fail(&self, fragment: &mut Slot, traded: u32, (marks, sender): (&mut Marks, &Marks)) {
+    fn fail(&self, fragment: &mut Slot, traded: u32) {
         match self.fault {
             Some(TradeFault::SenderKeepsBuffer) => fragment.buffer = traded,
-            Some(TradeFault::NotWrittenDown) => marks.trade(traded, sender, fragment.buffer),
             Some(TradeFault::BufferLost) => fragment.buffer = 0,
             None => {}
         }
