@@ -7,7 +7,8 @@
  * it holds the slots from its own cursor (head) up to the switch's (hwtail),
  * fills or empties them and moves its cursor. Frames are copied between
  * socket buffers and the port's buffers; the switch copies them once more, to
- * the buffers of their destination.
+ * the buffers of their destination. Between guests that share one memory (a
+ * trust group) it exchanges buffers instead: a slot may come back with another.
  *
  * Either side sleeps after it has said so in its half of the CSB, executed a
  * full barrier and looked at the other's cursor once more. Either side that
@@ -52,6 +53,7 @@ static const char ptnet_counter_names[][ETH_GSTRING_LEN] = {
 static_assert(sizeof(struct ptnet_counters) ==
 	      ARRAY_SIZE(ptnet_counter_names) * sizeof(u64));
 static_assert(offsetof(struct ptnet_guest, reset) == 64);
+static_assert(sizeof(struct ptnet_layout) <= PTNET_GUEST_OFFSET);
 
 /* Transmission. */
 
@@ -539,14 +541,14 @@ static const struct ethtool_ops ptnet_ethtool_ops = {
 
 /* What is wrong with the memory; NULL if nothing is. */
 static const char *ptnet_find_ring(struct ptnet *pt, struct ptnet_ring *ring, u32 number,
-				   size_t length)
+				   u32 direction, size_t length)
 {
 	const struct ptnet_layout *layout = pt->memory;
 	u32 offset = le32_to_cpu(layout->ring[number].offset);
 
-	ring->vector = number;
+	ring->vector = direction;
 	ring->count = le32_to_cpu(layout->ring[number].slots);
-	if (le32_to_cpu(layout->ring[number].direction) != number)
+	if (le32_to_cpu(layout->ring[number].direction) != direction)
 		return "its rings are not one to transmit and one to receive";
 	if (ring->count < 2 || ring->count > 4096 || offset % 64 ||
 	    offset + PTNET_RING_HEADER_BYTES + (u64)ring->count * sizeof(*ring->slots) > length)
@@ -561,22 +563,26 @@ static const char *ptnet_check(struct ptnet *pt, size_t length)
 {
 	const struct ptnet_layout *layout = pt->memory;
 	const char *why;
+	u32 rings, seat;
 	u64 end;
 
 	if (length < 4 * 4096)
 		return "its memory is too short";
-	pt->guest = pt->memory + PTNET_GUEST_OFFSET;
+	rings = le32_to_cpu(READ_ONCE(layout->rings));
+	seat = readl(pt->registers + IVSHMEM_POSITION) - 1;
+	if (!rings || rings % 2 || rings > PTNET_RINGS_MAX || seat >= rings / 2 ||
+	    seat >= (4096 - PTNET_GUEST_OFFSET) / PTNET_GUEST_BYTES)
+		return "it has no two rings for this guest";
+	pt->guest = pt->memory + PTNET_GUEST_OFFSET + seat * PTNET_GUEST_BYTES;
 	if (le64_to_cpu(pt->guest->magic) != PTNET_GUEST_MAGIC ||
 	    le64_to_cpu(layout->magic) != PTNET_RINGS_MAGIC)
 		return "it is no port of a ClearStream switch";
 	if (le32_to_cpu(pt->guest->version) != PTNET_GUEST_VERSION ||
 	    le32_to_cpu(layout->version) != PTNET_RINGS_VERSION)
 		return "it is of another version";
-	if (le32_to_cpu(layout->rings) != 2)
-		return "it has not two rings";
-	why = ptnet_find_ring(pt, &pt->tx, 0, length);
+	why = ptnet_find_ring(pt, &pt->tx, seat, PTNET_VECTOR_TX, length);
 	if (!why)
-		why = ptnet_find_ring(pt, &pt->rx, 1, length);
+		why = ptnet_find_ring(pt, &pt->rx, rings / 2 + seat, PTNET_VECTOR_RX, length);
 	if (why)
 		return why;
 	pt->buffer_bytes = le32_to_cpu(layout->buffer_bytes);

@@ -93,6 +93,18 @@ static void ptnet_give_slot(struct ptnet_shadow *shadow, struct ptnet_ring *ring
 	WRITE_ONCE(to->flags, le16_to_cpu(READ_ONCE(from->flags)) & NM_MORE_FRAGMENTS);
 }
 
+/* A slot that was sent comes back as the program left it, in a trust group with another buffer. */
+static void ptnet_return_slot(struct ptnet_shadow *shadow, struct ptnet_ring *ring, u32 index)
+{
+	u32 buffer = le32_to_cpu(READ_ONCE(ring->slots[index].buffer));
+	struct nm_slot *to = &shadow->ring->slot[index];
+
+	if (READ_ONCE(to->buf_idx) == buffer)
+		return;
+	WRITE_ONCE(to->buf_idx, buffer);
+	WRITE_ONCE(to->flags, NM_BUF_CHANGED);
+}
+
 /* The program's rings begin where the port's are. */
 static void ptnet_shadow_begin(struct ptnet_shadow *shadow, struct ptnet_ring *ring, u32 available)
 {
@@ -174,14 +186,13 @@ static int ptnet_sync(struct ptnet *pt, struct ptnet_shadow *shadow, struct ptne
 			ptnet_kick(pt, ring->vector);
 	}
 	tail = ptnet_index(ring, ptnet_available(ring));
-	/* The numbers of sent buffers are where the program left them. */
-	if (ring == &pt->rx) {
-		while (shadow->tail != tail) {
+	while (shadow->tail != tail) {
+		if (ring == &pt->rx)
 			ptnet_give_slot(shadow, ring, shadow->tail);
-			shadow->tail = shadow->tail + 1 == ring->count ? 0 : shadow->tail + 1;
-		}
+		else
+			ptnet_return_slot(shadow, ring, shadow->tail);
+		shadow->tail = shadow->tail + 1 == ring->count ? 0 : shadow->tail + 1;
 	}
-	shadow->tail = tail;
 	/* The slots before it are written before it: the program's other threads. */
 	smp_store_release(&shadow->ring->tail, tail);
 	return 0;

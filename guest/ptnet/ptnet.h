@@ -16,6 +16,8 @@
 #define PTNET_GUEST_VERSION	1
 
 #define PTNET_GUEST_OFFSET	2048
+#define PTNET_GUEST_BYTES	128
+#define PTNET_RINGS_MAX		64
 #define PTNET_USER_CSB_OFFSET	4096
 #define PTNET_OWNER_CSB_OFFSET	8192
 #define PTNET_RING_HEADER_BYTES	256
@@ -35,11 +37,13 @@ struct ptnet_layout {
 		__le32 slots;
 		__le32 offset;
 		__le32 reserved;
-	} ring[2];
+	} ring[PTNET_RINGS_MAX];
 };
 
-/* In page 0 too: what the host says to the guest, and in a line of its own
- * what the guest says.
+/* In page 0 too, for each seat: what the host says to the guest, and in a line
+ * of its own what the guest says. A memory that several guests share has seats,
+ * each with a ring to transmit and one to receive: first all of one kind, then
+ * all of the other.
  */
 struct ptnet_guest {
 	__le64 magic;
@@ -91,7 +95,10 @@ enum {
 	PTNET_VECTORS,
 };
 
-/* Registers of QEMU's ivshmem-doorbell, in BAR 0. The host is peer 0. */
+/* Registers of QEMU's ivshmem-doorbell, in BAR 0. The host is peer 0, the guest
+ * at the first seat peer 1.
+ */
+#define IVSHMEM_POSITION	8
 #define IVSHMEM_DOORBELL	12
 
 #endif

@@ -40,6 +40,7 @@ pub(crate) fn start(lab: &Lab, program: &Program) -> Result<Vec<String>, LabErro
         let config = MachineConfig {
             name: guest.name.clone(),
             port_type: guest.port_type,
+            trust: None,
             switch: lab.switch_socket(&switch.name),
             kernel: Some(image.kernel.clone()),
             initrd: Some(image.initrd.clone()),

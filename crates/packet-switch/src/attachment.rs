@@ -128,6 +128,18 @@ pub enum Ask {
         /// Whether the rings are made anew. Otherwise they are what another attachment has left, also of a daemon
         /// that has ended.
         is_fresh: bool,
+        /// The seat that the client has of that memory, where it is a trust group's; its rings are made anew.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trust: Option<TrustSeat>,
+    },
+    /// Makes a port that nobody has a member of a trust group, which is made if there is none with a free seat: the
+    /// members share one memory, and frames between them are handed over without a copy. A group is of one switch and of
+    /// one user; another user's of the same name is another group. Answered with [`Answer::Seated`].
+    JoinGroup {
+        /// Name of the port.
+        port: PortName,
+        /// Name of the group.
+        group: Name,
     },
     /// Makes two ports and a link between them.
     AddLink {
@@ -174,6 +186,19 @@ pub enum Ask {
         #[serde(default)]
         after: Option<String>,
     },
+}
+
+/// Seats of a trust group's memory: so many members share one, further ones the next.
+pub const TRUST_SEATS: u8 = 7;
+
+/// A member's place in the memory of a trust group: it has the rings `seat` to transmit and `TRUST_SEATS + seat` to receive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrustSeat {
+    /// Name of the group.
+    pub group: Name,
+    /// Number of the seat, below [`TRUST_SEATS`].
+    pub seat: u8,
 }
 
 /// What a port's rings are like.
@@ -394,6 +419,11 @@ pub enum Answer {
         #[serde(default)]
         header_bytes: u8,
     },
+    /// The port is a member of the trust group. Descriptor: the memory, to be brought with [`Ask::AttachMemory`].
+    Seated {
+        /// Number of its seat there.
+        seat: u8,
+    },
     /// The request was carried out.
     Done,
     /// Ports and groups, sorted.
@@ -478,6 +508,9 @@ pub struct Entry {
     /// Bytes of virtio-net header before each frame.
     #[serde(default)]
     pub header_bytes: u8,
+    /// The trust group that it is a member of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<Name>,
 }
 
 /// What an entry is.

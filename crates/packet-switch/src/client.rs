@@ -34,6 +34,7 @@ use thiserror::Error;
 
 use crate::attachment::{
     Answer, Ask, Entry, Health, MessageError, PipeEnd, RefusalCode, Request, RingSeat, Shape,
+    TrustSeat,
 };
 use crate::name::{Name, PortName};
 
@@ -205,11 +206,57 @@ impl Connection {
         port: &PortName,
         is_fresh: bool,
         memory: BorrowedFd<'_>,
+        bells: [[&Bell; 2]; 2],
+    ) -> Result<u32, ClientError> {
+        let ask = Ask::AttachMemory { port: port.clone(), is_fresh, trust: None };
+        self.bring_memory(ask, memory, bells)
+    }
+
+    /// Makes a port that nobody has a member of a trust group: the number of its seat, and the group's memory.
+    ///
+    /// # Errors
+    /// The port is not there, is another user's, or is in use or a member already.
+    pub fn join_group(
+        &mut self,
+        port: &PortName,
+        group: &Name,
+    ) -> Result<(TrustSeat, OwnedFd), ClientError> {
+        let ask = Ask::JoinGroup { port: port.clone(), group: group.clone() };
+        match self.exchange(ask)? {
+            (Answer::Seated { seat }, fds) => {
+                let memory = fds.into_iter().next();
+                let memory = memory.ok_or_else(|| short("a descriptor is missing"))?;
+                Ok((TrustSeat { group: group.clone(), seat }, memory))
+            }
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Attaches a member of a trust group, whose rings are made anew, with the group's memory; otherwise as
+    /// [`attach_memory`](Self::attach_memory). A switch that does not know the group learns of it.
+    ///
+    /// # Errors
+    /// The port is not there, it or the seat is in use, or the memory is no use for a group of its shape.
+    pub fn attach_member(
+        &mut self,
+        port: &PortName,
+        seat: &TrustSeat,
+        memory: BorrowedFd<'_>,
+        bells: [[&Bell; 2]; 2],
+    ) -> Result<u32, ClientError> {
+        let trust = Some(seat.clone());
+        let ask = Ask::AttachMemory { port: port.clone(), is_fresh: true, trust };
+        self.bring_memory(ask, memory, bells)
+    }
+
+    fn bring_memory(
+        &mut self,
+        ask: Ask,
+        memory: BorrowedFd<'_>,
         [tx, rx]: [[&Bell; 2]; 2],
     ) -> Result<u32, ClientError> {
         let bells = [tx[0], tx[1], rx[0], rx[1]].map(AsFd::as_fd);
         let fds = [&[memory], &bells[..]].concat();
-        let ask = Ask::AttachMemory { port: port.clone(), is_fresh };
         match self.exchange_with(ask, &fds)? {
             (Answer::Attached { attachment, .. }, _) => Ok(attachment),
             (other, _) => Err(unexpected(&other)),

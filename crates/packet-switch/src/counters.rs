@@ -16,6 +16,7 @@ pub(crate) struct PortCounters {
     pub(crate) incoming: Flow,
     pub(crate) outgoing: Flow,
     pub(crate) wakeups: AtomicU64,
+    pub(crate) handed_over: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -31,6 +32,8 @@ pub(crate) struct Flow {
 pub(crate) struct Tally {
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
+    /// Of the frames, those that were not copied.
+    pub(crate) handed_over: u64,
     pub(crate) dropped: [u64; DropReason::ALL.len()],
 }
 
@@ -94,6 +97,7 @@ impl PortCounters {
             incoming: self.incoming.read(),
             outgoing: self.outgoing.read(),
             wakeups: self.wakeups.load(Ordering::Relaxed),
+            handed_over: self.handed_over.load(Ordering::Relaxed),
         }
     }
 }
@@ -120,6 +124,9 @@ pub struct PortCount {
     pub outgoing: FlowCount,
     /// Times the switch woke the client.
     pub wakeups: u64,
+    /// Of the outgoing frames, those whose buffers came from the sender's slots: no byte of them was copied.
+    #[serde(default)]
+    pub handed_over: u64,
 }
 
 impl FlowCount {

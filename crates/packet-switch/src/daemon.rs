@@ -18,6 +18,7 @@ mod registry;
 mod session;
 mod settings;
 mod switches;
+mod trust;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -9,6 +9,7 @@
 mod cut_off;
 mod inlet;
 mod link;
+mod marks;
 mod monitor;
 mod outlet;
 mod resident;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use ring::{Eagerness, Slot};
+use ring::Eagerness;
 use shm::Bell;
 use switch::frame::VnetHeader;
 use switch::vale::{Addresses, Batch, DropReason, Forwarder, PortId, PortSet, Verdict};
@@ -30,15 +31,16 @@ use sys::SyscallError;
 use sys::eventfd::Signaller;
 
 pub(crate) use cut_off::{CutOff, Trouble};
-pub(crate) use inlet::{FRAGMENTS_MAX, Inlet, Marks};
+pub(crate) use inlet::{FRAGMENTS_MAX, Inlet, Packet, Taken};
 pub(crate) use link::{Command, Link};
+pub(crate) use marks::{Holders, Marks};
 pub(crate) use monitor::Monitor;
 pub(crate) use outlet::Outlet;
 pub(crate) use resident::Resident;
 pub(crate) use work::Credit;
 
 use crate::attachment::HEADERS_BYTES;
-use crate::counters::{PortCounters, Tally};
+use crate::counters::{PortCounters, Tally, add};
 use crate::deferred_drop::DeferredDrop;
 use crate::panics;
 use resident::Residents;
@@ -73,29 +75,11 @@ pub(crate) struct PortEnds {
     pub(crate) rest: Option<PortId>,
 }
 
-/// A packet of a batch: a run of slots.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Packet {
-    pub(crate) first: u16,
-    pub(crate) slots: u16,
-    pub(crate) bytes: u32,
-    /// Whether it goes to everybody.
-    pub(crate) flood: bool,
-}
-
-/// The slots of one turn, copied and checked, and the packets they make.
-#[derive(Debug, Default)]
-pub(crate) struct Taken {
-    pub(crate) slots: Vec<Slot>,
-    pub(crate) packets: Vec<Packet>,
-}
-
-impl Taken {
-    /// The slots of a packet.
+impl PortEnds {
+    /// Whether frames for the other port are handed over as they are, without a copy.
     #[inline]
-    pub(crate) fn fragments(&self, packet: Packet) -> &[Slot] {
-        let first = usize::from(packet.first);
-        &self.slots[first..first + usize::from(packet.slots)]
+    fn trades_with(&self, other: &Self) -> bool {
+        self.marks.share_with(&other.marks) && self.header_bytes == other.header_bytes
     }
 }
 
@@ -336,6 +320,9 @@ impl Datapath {
             let cost = work::taking(packet.slots)
                 + match verdict {
                     Verdict::Drop(_) => 0,
+                    Verdict::To(port) if self.trades_with(source, port) => {
+                        self.delivering + work::trading(packet.slots)
+                    }
                     Verdict::To(port) => {
                         let (made, copied) = self.cost(source, index, port);
                         made + copied
@@ -382,6 +369,12 @@ impl Datapath {
             let mut alike = all.filter(|id| self.headers[id.index()] == header_bytes);
             alike.next().map_or((but, 0), |first| (first, 1 + alike.count() as u64))
         })
+    }
+
+    fn trades_with(&self, source: &PortEnds, port: PortId) -> bool {
+        // Of most ports the other need not be looked at.
+        source.marks.is_shared()
+            && self.ports[port.index()].as_ref().is_some_and(|port| source.trades_with(port))
     }
 
     /// What it takes to bring a packet of the turn to a port, at most: once for all such ports, and for each.
@@ -470,6 +463,14 @@ impl Datapath {
             if self.forwarder.ports().count() > 2 { port.outlet.spare() } else { 0 };
         for index in self.batch.packets_for(port.id) {
             let packet = self.taken.packets[index];
+            if !packet.flood && source.trades_with(port) {
+                let fragments = self.taken.fragments_mut(packet);
+                let traded = port.outlet.trade(fragments, (&mut port.marks, &source.marks));
+                tally.handed_over += u64::from(traded.is_ok());
+                let frame_bytes = packet.bytes.saturating_sub(source.header_bytes.into());
+                tally.settle(traded, frame_bytes as usize);
+                continue;
+            }
             let (fragments, from) = (self.taken.fragments(packet), source.inlet.buffers());
             let spare = if packet.flood { room_for_others } else { 0 };
             let header_bytes = source.header_bytes;
@@ -483,6 +484,7 @@ impl Datapath {
             }
         }
         port.counters.outgoing.add(&tally);
+        add(&port.counters.handed_over, tally.handed_over);
         let ring = port.outlet.publish(&mut port.marks)
             && self.wakes.delivered(port.id, || port.outlet.must_ring());
         self.wake(port, ring, |port| port.outlet.bell())

@@ -11,6 +11,8 @@ mod guests;
 mod of_every;
 #[path = "confined/own_memory.rs"]
 mod own_memory;
+#[path = "confined/trust.rs"]
+mod trust;
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -28,6 +30,9 @@ use testkit::serving::{SOON, frame, wait_until};
 /// What the other process does; nothing without a role.
 #[test]
 fn plays_its_role() {
+    if std::env::var("CLEARSTREAM_ROLE").is_ok_and(|role| role == "victim") {
+        trust::play_victim();
+    }
     confined::play();
 }
 
@@ -260,6 +265,11 @@ of_every! {
         AttachMemory => [
             r#"{"attach_memory":{"port":@,"is_fresh":true}}"#,
             r#"{"attach_memory":{"port":@,"is_fresh":#}}"#,
+            r#"{"attach_memory":{"port":@,"is_fresh":true,"trust":{"group":"g","seat":#}}}"#,
+        ],
+        JoinGroup => [
+            r#"{"join_group":{"port":@,"group":"g"}}"#,
+            r#"{"join_group":{"port":"vale7:u","group":@}}"#,
         ],
         AddLink => [
             r#"{"add_link":{"one":@,"other":"vale6:y","link":{"delay_ns":#,"jitter_ns":#}}}"#,

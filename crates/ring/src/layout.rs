@@ -201,18 +201,31 @@ impl Layout {
     pub fn format(region: &Arc<Region>, geometry: &Geometry) -> Result<Self, LayoutError> {
         let layout = geometry.layout()?;
         layout.buffers(region)?;
-        let mut buffer = FIRST_BUFFER;
-        for (ring, place) in (0..).zip(&layout.rings) {
-            let memory = layout.memory(region, ring)?;
-            layout.write_netmap_ring(region, ring, place)?;
-            for index in 0..place.slots {
+        layout.format_rings(region, 0..small(layout.rings.len()), FIRST_BUFFER..)?;
+        Ok(layout)
+    }
+
+    /// Writes some rings of a region anew, with the next of `buffers` in each slot, and the header; the other rings stay as
+    /// they are.
+    ///
+    /// # Errors
+    /// There is no such ring, or the region is too short.
+    pub fn format_rings(
+        &self,
+        region: &Arc<Region>,
+        rings: impl IntoIterator<Item = u32>,
+        buffers: impl IntoIterator<Item = u32>,
+    ) -> Result<(), LayoutError> {
+        let mut buffers = buffers.into_iter();
+        for ring in rings {
+            let (place, memory) = (self.place(ring)?, self.memory(region, ring)?);
+            self.write_netmap_ring(region, ring, place)?;
+            for (index, buffer) in (0..place.slots).zip(&mut buffers) {
                 memory.set_slot(index, Slot { buffer, length_bytes: 0, flags: SlotFlags(0) });
-                buffer += 1;
             }
             End::format(&memory, place.direction == Direction::Transmit, place.slots);
         }
-        layout.write_header(region)?;
-        Ok(layout)
+        self.write_header(region)
     }
 
     /// Where everything lies in a region that was [formatted](Self::format) so and has been in use since: nothing

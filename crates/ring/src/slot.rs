@@ -16,6 +16,13 @@ impl SlotFlags {
     pub const fn more_fragments(self) -> bool {
         self.0 & Self::MORE_FRAGMENTS != 0
     }
+
+    /// Whether the slot names another buffer than last time.
+    #[inline]
+    #[must_use]
+    pub const fn buffer_changed(self) -> bool {
+        self.0 & Self::BUFFER_CHANGED != 0
+    }
 }
 
 /// The first eight bytes of a slot, read and written as one word: what is checked is what is used,

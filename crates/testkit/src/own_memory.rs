@@ -1,11 +1,10 @@
-//! A client of the switch with memory of its own, as a guest's keeper has it.
+//! A client of the switch with memory of its own, or a trust group's, as a guest's keeper has it.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use packet_switch::PortName;
-use packet_switch::attachment::{Ask, Shape};
+use packet_switch::attachment::{Ask, Shape, TRUST_SEATS, TrustSeat};
 use packet_switch::client::{ClientError, Connection};
+use packet_switch::{Name, PortName};
 use ring::{Bells, Geometry, Layout, Receiver, Seat, Sender};
 use shm::{Bell, Region};
 
@@ -16,6 +15,8 @@ pub const SHAPE: Shape = Shape { slots: 64, buffer_bytes: 2048 };
 pub struct OwnMemory {
     pub region: Arc<Region>,
     pub bells: [[Bell; 2]; 2],
+    /// In the memory of a trust group.
+    pub seat: Option<TrustSeat>,
 }
 
 impl OwnMemory {
@@ -29,8 +30,20 @@ impl OwnMemory {
         };
         let region = Region::create("own", geometry.region_bytes().unwrap()).unwrap();
         Layout::format(&region, &geometry).unwrap();
+        Self { region, bells: Self::new_bells(), seat: None }
+    }
+
+    /// A member of a trust group, not attached yet; the port is lent.
+    pub fn join(connection: &mut Connection, port: &PortName, group: &Name) -> Self {
+        connection.ask(Ask::LendPort { port: port.clone(), shape: SHAPE }).unwrap();
+        let (seat, memory) = connection.join_group(port, group).unwrap();
+        let region = Region::attach(memory).unwrap();
+        Self { region, bells: Self::new_bells(), seat: Some(seat) }
+    }
+
+    fn new_bells() -> [[Bell; 2]; 2] {
         let bells = || [Bell::new().unwrap(), Bell::new().unwrap()];
-        Self { region, bells: [bells(), bells()] }
+        [bells(), bells()]
     }
 
     /// Attaches it to a port, which is there.
@@ -41,7 +54,11 @@ impl OwnMemory {
         is_fresh: bool,
     ) -> Result<u32, ClientError> {
         let bells = self.bells.each_ref().map(|[theirs, ours]| [theirs, ours]);
-        connection.attach_memory(port, is_fresh, self.region.fd().unwrap().as_fd(), bells)
+        let memory = self.region.fd().unwrap();
+        match &self.seat {
+            Some(seat) => connection.attach_member(port, seat, memory, bells),
+            None => connection.attach_memory(port, is_fresh, memory, bells),
+        }
     }
 
     /// Lends the port and attaches to it.
@@ -59,7 +76,11 @@ impl OwnMemory {
         });
         let end = |ring| layout.end(&self.region, ring, Seat::User, 1).unwrap();
         let buffers = || layout.buffers(&self.region).unwrap();
-        (Sender::join(end(0), buffers(), tx), Receiver::join(end(1), buffers(), rx))
+        let (tx_ring, rx_ring) = match &self.seat {
+            Some(TrustSeat { seat, .. }) => (u32::from(*seat), u32::from(TRUST_SEATS + seat)),
+            None => (0, 1),
+        };
+        (Sender::join(end(tx_ring), buffers(), tx), Receiver::join(end(rx_ring), buffers(), rx))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The server's side of QEMU's ivshmem protocol (`docs/specs/ivshmem-spec.txt` of QEMU), for one guest.
 //!
-//! It is a stream of 8-byte numbers over a UNIX socket, some with a descriptor. The host is peer 0 and the guest peer 1.
-//! The guest rings doorbell `v` of the host through the host's descriptor `v`; the host interrupts the guest through
-//! the guest's.
+//! It is a stream of 8-byte numbers over a UNIX socket, some with a descriptor. The host is peer 0, the guest peer 1 and in the
+//! memory of a trust group 1 + its seat: the device tells the guest, which finds its rings by that number. The guest rings
+//! doorbell `v` of the host through the host's descriptor `v`; the host interrupts the guest through the guest's.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -19,6 +19,7 @@ use crate::VmError;
 
 const PROTOCOL_VERSION: i64 = 0;
 const HOST: i64 = 0;
+/// The guest at the first seat.
 const GUEST: i64 = 1;
 /// Comes with the memory.
 const MEMORY: i64 = -1;
@@ -28,6 +29,8 @@ const MEMORY: i64 = -1;
 pub(crate) struct Descriptors {
     /// Its memory, whose length is a power of two.
     pub(crate) memory: OwnedFd,
+    /// The guest's seat there.
+    pub(crate) seat: u8,
     /// Eventfds that the guest signals.
     pub(crate) doorbells: Vec<OwnedFd>,
     /// Eventfds that interrupt the guest, as many.
@@ -37,10 +40,11 @@ pub(crate) struct Descriptors {
 impl Descriptors {
     /// All that QEMU is told, in order.
     fn messages(&self) -> Vec<(i64, Option<BorrowedFd<'_>>)> {
+        let guest = GUEST + i64::from(self.seat);
         let mut all =
-            vec![(PROTOCOL_VERSION, None), (GUEST, None), (MEMORY, Some(self.memory.as_fd()))];
+            vec![(PROTOCOL_VERSION, None), (guest, None), (MEMORY, Some(self.memory.as_fd()))];
         all.extend(self.doorbells.iter().map(|fd| (HOST, Some(fd.as_fd()))));
-        all.extend(self.interrupts.iter().map(|fd| (GUEST, Some(fd.as_fd()))));
+        all.extend(self.interrupts.iter().map(|fd| (guest, Some(fd.as_fd()))));
         all
     }
 }
@@ -122,6 +126,7 @@ mod tests {
         let all = |bells: &[Bell]| bells.iter().map(|bell| own(bell.as_fd())).collect();
         let device = Descriptors {
             memory: own(region.fd().unwrap()),
+            seat: 2,
             doorbells: all(&doorbells),
             interrupts: all(&interrupts),
         };
@@ -132,11 +137,11 @@ mod tests {
         for _ in 0..2 {
             let socket = UnixStream::connect(&path).unwrap();
             assert!(matches!(receive(&socket), (0, None)), "the protocol's version");
-            assert!(matches!(receive(&socket), (1, None)), "its own number");
+            assert!(matches!(receive(&socket), (3, None)), "its own number");
             let (number, memory) = receive(&socket);
             assert_eq!(number, -1);
             assert_eq!(Region::attach(memory.unwrap()).unwrap().length_bytes(), 8 << 20);
-            for (whose, bells) in [(0, &doorbells), (1, &interrupts)] {
+            for (whose, bells) in [(0, &doorbells), (3, &interrupts)] {
                 for bell in bells {
                     let (number, fd) = receive(&socket);
                     assert_eq!(number, whose);

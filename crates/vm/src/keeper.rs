@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use sys::process::{Ending, Owned, SignalReader, keep_children};
 
 use lent_port::LentPort;
-use packet_switch::PortName;
+use packet_switch::{Name, PortName};
 pub use passthrough::mac_of_device;
 
 use crate::VmError;
@@ -255,8 +255,9 @@ fn lend_port(
     is_lent(LentPort::new(config, folder, owner)?, &config.switch)
 }
 
-/// Holds a port whose rings a guest drives itself, for whichever hypervisor connects to the socket `path`, and lends it to the
-/// switch and to each that follows it, as long as this process runs. Returns when the switch has it.
+/// Holds a port whose rings a guest drives itself, in a trust group if one is named, for whichever hypervisor connects to the
+/// socket `path`, and lends it to the switch and to each that follows it, as long as this process runs. Returns when the
+/// switch has it.
 ///
 /// # Errors
 /// Somebody serves the socket already, there is no switch, or it refuses.
@@ -265,8 +266,9 @@ pub fn hold_port(
     port: &PortName,
     mac: &str,
     path: &Path,
+    trust: Option<Name>,
 ) -> Result<PortSocket, VmError> {
-    let lent = LentPort::with_rings(switch.to_owned(), port.clone(), path.to_owned(), mac)?;
+    let lent = LentPort::with_rings(switch.to_owned(), port.clone(), path.to_owned(), mac, trust)?;
     let socket = PortSocket(path.to_owned());
     is_lent(lent, switch)?;
     Ok(socket)

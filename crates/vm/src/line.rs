@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use packet_switch::PortName;
+use packet_switch::{Name, PortName};
 use serde::{Deserialize, Serialize};
 
 use crate::VmError;
@@ -24,6 +24,9 @@ pub struct MachineConfig {
     /// How it is connected to it.
     #[serde(default)]
     pub port_type: PortType,
+    /// The trust group that its port is a member of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<Name>,
     /// Where the switch is asked.
     pub switch: PathBuf,
     /// What it boots; from its disk where absent.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use packet_switch::attachment::Shape;
+use packet_switch::attachment::{Shape, TrustSeat};
 use ring::{Bells, Geometry, Layout};
 use shm::{Bell, Region, View};
 use sys::SyscallError;
@@ -46,8 +46,9 @@ pub(crate) struct Traits {
     pub(crate) mtu_max: u32,
 }
 
-/// Where the guest's part of page 0 begins.
+/// Where the part of page 0 of the guest at the first seat begins, those of others follow.
 const PAGE_OFFSET: usize = 2048;
+const PART_BYTES: usize = 4 * word::COUNT;
 /// "CSPTNET1", little-endian.
 const MAGIC: u64 = 0x3154_454e_5450_5343;
 const VERSION: u32 = 1;
@@ -72,6 +73,8 @@ pub(crate) struct PortMemory {
     region: Arc<Region>,
     page: View<AtomicU32>,
     traits: Traits,
+    /// In the memory of a trust group.
+    seat: Option<TrustSeat>,
     doorbells: [Bell; VECTORS],
     interrupts: [Bell; VECTORS],
 }
@@ -88,11 +91,39 @@ impl PortMemory {
         let bytes = geometry.region_bytes().map_err(|error| failed(&error))?.next_power_of_two();
         let region = Region::create("clearstream-ptnet", bytes).map_err(|error| failed(&error))?;
         Layout::format(&region, &geometry).map_err(|error| failed(&error))?;
-        let page = region.view(PAGE_OFFSET, word::COUNT).map_err(|error| failed(&error))?;
+        Self::at(region, traits, None)
+    }
+
+    /// A seat in the memory of a trust group, which the switch has made.
+    ///
+    /// # Errors
+    /// The memory is not what it should be, or no descriptor is left.
+    pub(crate) fn of_group(
+        memory: OwnedFd,
+        traits: Traits,
+        seat: TrustSeat,
+    ) -> Result<Self, VmError> {
+        let region = Region::attach(memory);
+        let region = region.map_err(|error| VmError::NotStarted(error.to_string()))?;
+        Self::at(region, traits, Some(seat))
+    }
+
+    fn at(region: Arc<Region>, traits: Traits, seat: Option<TrustSeat>) -> Result<Self, VmError> {
+        let number = seat.as_ref().map_or(0, |seat| usize::from(seat.seat));
+        let page = region.view(PAGE_OFFSET + number * PART_BYTES, word::COUNT);
+        let page = page.map_err(|error| VmError::NotStarted(error.to_string()))?;
         let bells = || Ok::<_, SyscallError>([Bell::new()?, Bell::new()?, Bell::new()?]);
-        let memory = Self { region, page, traits, doorbells: bells()?, interrupts: bells()? };
+        let (doorbells, interrupts) = (bells()?, bells()?);
+        let memory = Self { region, page, traits, seat, doorbells, interrupts };
+        // Another guest may have had the seat.
+        [word::GENERATION, word::LINK, word::RESET].into_iter().for_each(|at| memory.put(at, 0));
         memory.describe();
         Ok(memory)
+    }
+
+    /// The guest's seat in the memory of a trust group, if it is one's.
+    pub(crate) fn seat(&self) -> Option<&TrustSeat> {
+        self.seat.as_ref()
     }
 
     /// Writes what does not change, over whatever a guest has made of it.
@@ -170,6 +201,7 @@ impl PortMemory {
         };
         Ok(Descriptors {
             memory: own(self.fd())?,
+            seat: self.seat.as_ref().map_or(0, |seat| seat.seat),
             doorbells: all(&self.doorbells)?,
             interrupts: all(&self.interrupts)?,
         })

@@ -154,7 +154,7 @@ fn attach(raw: &Raw, port: &PortName, bytes: u64, bell: Bell) -> Result<bool, St
     let bells: Vec<OwnedFd> = (0..4).filter_map(|_| bell()).collect();
     let fds: Vec<BorrowedFd<'_>> =
         std::iter::once(&memory).chain(&bells).map(AsFd::as_fd).collect();
-    let ask = Ask::AttachMemory { port: port.clone(), is_fresh: true };
+    let ask = Ask::AttachMemory { port: port.clone(), is_fresh: true, trust: None };
     Ok(matches!(raw.ask(ask, &fds)?.0, Answer::Attached { .. }))
 }
 
@@ -192,7 +192,7 @@ fn lent(scene: &Scene, port: &str) -> Result<Option<Hostile>, String> {
     raw.ask(Ask::LendPort { port: port.clone(), shape: SHAPE }, &[])?;
     let bells = memory.bells.iter().flatten().map(AsFd::as_fd);
     let fds: Vec<BorrowedFd<'_>> = memory.region.fd().into_iter().chain(bells).collect();
-    let ask = Ask::AttachMemory { port, is_fresh: true };
+    let ask = Ask::AttachMemory { port, is_fresh: true, trust: None };
     // The last port of that name may be on its way out.
     let Answer::Attached { .. } = raw.ask(ask, &fds)?.0 else { return Ok(None) };
     let bells: Result<Vec<OwnedFd>, _> =

@@ -234,7 +234,10 @@ fn list_line(entry: &Entry) -> String {
         1 => "attached".to_owned(),
         count => format!("{count} attached"),
     };
-    format!("{:<24} {attached:<12} {slots} slots, {buffer_bytes}-byte buffers, {what}", entry.name)
+    let trust =
+        entry.trust.as_ref().map(|group| format!(", trust group {group}")).unwrap_or_default();
+    let name = &entry.name;
+    format!("{name:<24} {attached:<12} {slots} slots, {buffer_bytes}-byte buffers, {what}{trust}")
 }
 
 fn device_words(device: Option<&DeviceState>) -> String {
@@ -257,6 +260,12 @@ fn stats_lines(entry: &Entry) -> String {
     text += &flow_lines("incoming", &count.incoming);
     text += &flow_lines("outgoing", &count.outgoing);
     text += &format!("\n  wake-ups {:>14}", count.wakeups);
+    if let Some(group) = &entry.trust {
+        let handed_over = count.handed_over;
+        text += &format!(
+            "\n  handed over {handed_over:>11} outgoing frames, uncopied, from trust group {group}"
+        );
+    }
     if let Some(device) = &entry.device {
         text += &format!("\n  {}", device_words(Some(device)));
         if device.refused + device.lost > 0 {

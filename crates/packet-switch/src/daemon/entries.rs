@@ -13,6 +13,7 @@ use super::make::PipeGroup;
 use super::memory::{Lease, Share};
 use super::monitors::Watcher;
 use super::session::SessionId;
+use super::trust::Member;
 use crate::attachment::{Entry, Kind, PIPES_MAX, PipeEnd, Shape};
 use crate::counters::PortCounters;
 use crate::datapath::{Command, Link};
@@ -49,6 +50,8 @@ pub(super) struct Port {
     pub(super) watchers: Vec<Watcher>,
     /// Bytes of virtio-net header before each frame.
     pub(super) header_bytes: u8,
+    /// Its place in a trust group.
+    pub(super) trust: Option<Member>,
 }
 
 /// Who is attached to a port.
@@ -111,6 +114,7 @@ impl Port {
             last_cut_off: self.last_cut_off.clone(),
             device: self.device.as_ref().map(|device| device.state()),
             header_bytes: self.header_bytes,
+            trust: self.trust.as_ref().map(Member::group_name),
         }
     }
 }
@@ -132,6 +136,7 @@ impl Group {
             last_cut_off: None,
             device: None,
             header_bytes: 0,
+            trust: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! kind, because its hypervisor maps them once.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use super::descriptor_threads::Brought;
 use super::make::{self, Handout, MakeError};
 use super::registry::{Answered, Refusal, Registry, attached};
 use super::session::SessionId;
-use crate::attachment::DeviceKind;
+use crate::attachment::{DeviceKind, TrustSeat};
 use crate::device::{Adopted, DeviceError};
 use crate::name::PortName;
 
@@ -27,7 +28,8 @@ pub(crate) struct LentMemory {
     pub(crate) region: Arc<Region>,
     /// Of the transmit ring and of the receive ring, seen by the switch.
     pub(crate) bells: [Bells; 2],
-    identity: (u64, u64),
+    /// Device and number.
+    pub(super) identity: (u64, u64),
 }
 
 /// Why it cannot be used.
@@ -43,8 +45,23 @@ pub(crate) enum LentMemoryError {
     Syscall(#[from] SyscallError),
 }
 
-/// Memory that is attached, or was: its device and number, and whether it is still in use.
-pub(super) type Lent = ((u64, u64), Weak<Region>);
+/// Memory that is attached, or was.
+#[derive(Debug)]
+pub(super) struct Lent {
+    /// Its device and number.
+    identity: (u64, u64),
+    /// The seat, of a trust group's.
+    seat: Option<u8>,
+    /// Whether it is still in use.
+    region: Weak<Region>,
+}
+
+impl Lent {
+    /// Whether the other would write to the same rings.
+    fn collides(&self, identity: (u64, u64), seat: Option<u8>) -> bool {
+        self.identity == identity && (self.seat.is_none() || seat.is_none() || self.seat == seat)
+    }
+}
 
 impl LentMemory {
     /// Looks at descriptors that anybody may have sent. Those that are of no use come back.
@@ -108,13 +125,20 @@ impl Registry {
         user: u32,
         name: &PortName,
         memory: LentMemory,
-        is_fresh: bool,
+        (is_fresh, trust): (bool, Option<TrustSeat>),
     ) -> Answered {
         self.check_pause(user, Instant::now())?;
         self.check_attachments(session)?;
-        self.lent.retain(|(_, region)| region.strong_count() > 0);
+        if trust.is_some() && !is_fresh {
+            return Err(Refusal::Resumed);
+        }
+        let member = self.membership(user, name, &memory, trust)?;
+        let seat = member.as_ref().map(|member| member.seat);
+        self.lent.retain(|lent| lent.region.strong_count() > 0);
+        // What the threads that had it have written is seen from here on: each dropped its hold after that.
+        fence(Ordering::Acquire);
         let identity = memory.identity;
-        if self.lent.iter().any(|(other, _)| *other == identity) {
+        if self.lent.iter().any(|lent| lent.collides(identity, seat)) {
             return Err(Refusal::Taken(format!("the memory for {name}")));
         }
         // Its whole length counts, whatever the port needs of it: all of it is mapped.
@@ -124,10 +148,15 @@ impl Registry {
         let (role, shape) = self.free_port(user, name, more)?;
         let attachment = self.next_attachment();
         let header_bytes = role.header_bytes;
-        let (ends, region) = make::lent_port(role, shape, memory, is_fresh)?;
-        self.lent.push((identity, region.clone()));
+        let (ends, region) = match &member {
+            Some(member) => {
+                make::member_port(role, shape, memory, (member.seat, member.holders()))?
+            }
+            None => make::lent_port(role, shape, memory, is_fresh)?,
+        };
+        self.lent.push(Lent { identity, seat, region: region.clone() });
         self.join(name, (session, attachment), ends, (region, more))?;
-        let handout = Handout { fds: Vec::new(), rings: make::port_rings() };
+        let handout = Handout { fds: Vec::new(), rings: make::port_rings(seat) };
         Ok(attached(attachment, handout, header_bytes))
     }
 }

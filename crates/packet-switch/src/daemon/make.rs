@@ -12,9 +12,9 @@ use thiserror::Error;
 
 use super::lent_memory::LentMemory;
 use super::switches::random_seed;
-use crate::attachment::{PipeEnd, RingSeat, Shape};
+use crate::attachment::{PipeEnd, RingSeat, Shape, TRUST_SEATS};
 use crate::counters::PortCounters;
-use crate::datapath::{Credit, Inlet, Marks, Monitor, Outlet, PortEnds};
+use crate::datapath::{Credit, Holders, Inlet, Marks, Monitor, Outlet, PortEnds};
 use crate::device::Plug;
 
 /// Why it could not be made.
@@ -57,11 +57,11 @@ fn geometry(shape: Shape, tx_rings: u32, rx_rings: u32) -> Geometry {
     Geometry { tx_rings, rx_rings, slots, buffer_bytes, extra_buffers: SPARE_SHARE * slots }
 }
 
-fn dup(fd: impl std::os::fd::AsFd) -> Result<OwnedFd, SyscallError> {
+pub(super) fn dup(fd: impl std::os::fd::AsFd) -> Result<OwnedFd, SyscallError> {
     fd.as_fd().try_clone_to_owned().map_err(|error| SyscallError::new("dup", "handout", error))
 }
 
-fn memory_of(region: &Region) -> Result<OwnedFd, SyscallError> {
+pub(super) fn memory_of(region: &Region) -> Result<OwnedFd, SyscallError> {
     let none = || SyscallError::new("memfd", "region", std::io::ErrorKind::NotFound);
     dup(region.fd().ok_or_else(none)?)
 }
@@ -77,6 +77,9 @@ pub(crate) struct Role {
     pub(crate) header_bytes: u8,
     pub(crate) counters: Arc<PortCounters>,
 }
+
+/// The rings of a port that has its memory to itself.
+const ALONE: [u32; 2] = [0, 1];
 
 /// A new port's memory, and the bells of its user.
 struct Made {
@@ -94,20 +97,22 @@ fn make(role: Role, shape: Shape) -> Result<Made, MakeError> {
     let (tx, tx_switch) = Bells::pair()?;
     let (rx, rx_switch) = Bells::pair()?;
     let seed = role.serial as u32;
-    let ends = port_ends(role, (&region, &layout), [tx_switch, rx_switch], seed)?;
+    let alone = (ALONE, Marks::new(&layout.buffers(&region)?));
+    let ends = port_ends(role, (&region, &layout), alone, [tx_switch, rx_switch], seed)?;
     Ok(Made { ends, region, layout, tx, rx })
 }
 
-/// The owner's seats at both rings of a region; `seed` as of [`ring::End::join`].
+/// The owner's seats at two rings of a region; `seed` as of [`ring::End::join`].
 fn port_ends(
     role: Role,
     (region, layout): (&Arc<Region>, &Layout),
+    ([tx_ring, rx_ring], marks): ([u32; 2], Marks),
     [tx, rx]: [Bells; 2],
     seed: u32,
 ) -> Result<PortEnds, MakeError> {
     let Role { id, serial, user, header_bytes, counters } = role;
-    let inlet_end = layout.end(region, 0, Seat::TxOwner, seed)?;
-    let outlet_end = layout.end(region, 1, Seat::RxOwner, seed)?;
+    let inlet_end = layout.end(region, tx_ring, Seat::TxOwner, seed)?;
+    let outlet_end = layout.end(region, rx_ring, Seat::RxOwner, seed)?;
     let buffers = || layout.buffers(region);
     Ok(PortEnds {
         id,
@@ -115,7 +120,7 @@ fn port_ends(
         user,
         inlet: Inlet::new(inlet_end, buffers()?, tx.theirs),
         outlet: Outlet::new(outlet_end, buffers()?, rx.theirs),
-        marks: Marks::new(&buffers()?),
+        marks,
         header_bytes,
         kick: tx.ours,
         counters,
@@ -124,7 +129,7 @@ fn port_ends(
     })
 }
 
-/// The rings of a port in memory that its client has made, and may have used.
+/// The rings of a port in memory that its client has brought, and may have used.
 pub(crate) fn lent_port(
     role: Role,
     shape: Shape,
@@ -138,9 +143,53 @@ pub(crate) fn lent_port(
     } else {
         Layout::resume(&region, &geometry)?
     };
+    let alone = (ALONE, Marks::new(&layout.buffers(&region)?));
     // What an earlier attachment began with is not known here.
-    let ends = port_ends(role, (&region, &layout), bells, random_seed() as u32)?;
+    let ends = port_ends(role, (&region, &layout), alone, bells, random_seed() as u32)?;
     Ok((ends, Arc::downgrade(&region)))
+}
+
+/// The rings of a trust group's member, made anew with the buffers that are its seat's.
+pub(crate) fn member_port(
+    role: Role,
+    shape: Shape,
+    memory: LentMemory,
+    (seat, holders): (u8, &Holders),
+) -> Result<(PortEnds, Weak<Region>), MakeError> {
+    let LentMemory { region, bells, .. } = memory;
+    let layout = Layout::resume(&region, &group_geometry(shape))?;
+    let rings = member_rings(seat);
+    layout.format_rings(&region, rings, holders.take_back(seat))?;
+    let seated = (rings, Marks::of_seat(holders.clone(), seat));
+    let ends = port_ends(role, (&region, &layout), seated, bells, random_seed() as u32)?;
+    Ok((ends, Arc::downgrade(&region)))
+}
+
+/// The rings of a seat of a trust group's memory.
+fn member_rings(seat: u8) -> [u32; 2] {
+    [seat.into(), u32::from(TRUST_SEATS) + u32::from(seat)]
+}
+
+fn group_geometry(shape: Shape) -> Geometry {
+    let seats = TRUST_SEATS.into();
+    Geometry { extra_buffers: 0, ..geometry(shape, seats, seats) }
+}
+
+/// Bytes of a trust group's memory: the length of a guest's device is a power of two.
+pub(crate) fn group_bytes(shape: Shape) -> Result<u64, LayoutError> {
+    Ok(group_geometry(shape).region_bytes()?.next_power_of_two())
+}
+
+/// A new one.
+pub(crate) fn group_memory(shape: Shape, bytes: u64) -> Result<Arc<Region>, MakeError> {
+    let region = Region::create("clearstream-trust", bytes)?;
+    Layout::format(&region, &group_geometry(shape))?;
+    Ok(region)
+}
+
+/// Whose its buffers are at first: each seat has those of its own rings' slots.
+pub(crate) fn holders(shape: Shape) -> Holders {
+    Holders::dealt(TRUST_SEATS, 2 * shape.slots)
 }
 
 /// A port of a switch: the owner's seats for the switch, the user's for the client. Its region, to see when it goes.
@@ -153,14 +202,15 @@ pub(crate) fn port(
     for bells in [&made.tx, &made.rx] {
         fds.extend([dup(&bells.theirs)?, dup(&bells.ours)?]);
     }
-    Ok((made.ends, Arc::downgrade(&made.region), Handout { fds, rings: port_rings() }))
+    Ok((made.ends, Arc::downgrade(&made.region), Handout { fds, rings: port_rings(None) }))
 }
 
-/// The rings of a port's client.
-pub(crate) fn port_rings() -> Vec<RingSeat> {
+/// The rings of a port's client, in a trust group those of its seat.
+pub(crate) fn port_rings(seat: Option<u8>) -> Vec<RingSeat> {
+    let [sends_on, receives_on] = seat.map_or(ALONE, member_rings);
     vec![
-        RingSeat { ring: 0, sends: true, user: true },
-        RingSeat { ring: 1, sends: false, user: true },
+        RingSeat { ring: sends_on, sends: true, user: true },
+        RingSeat { ring: receives_on, sends: false, user: true },
     ]
 }
 

@@ -49,6 +49,12 @@ pub(super) enum Refusal {
     Shape(Shape),
     #[error("a virtio-net header of {0} bytes: 0, 10 and 12 are possible")]
     Header(u8),
+    #[error(
+        "{0} is a member of a trust group: it takes the group's memory at its own seat, and no other"
+    )]
+    Member(String),
+    #[error("the rings of a trust group's member are always made anew")]
+    Resumed,
     #[error(transparent)]
     Device(#[from] DeviceError),
     #[error(transparent)]
@@ -81,6 +87,8 @@ impl Refusal {
             Self::Foreign(_) => RefusalCode::NotOwner,
             Self::Shape(_)
             | Self::Header(_)
+            | Self::Member(_)
+            | Self::Resumed
             | Self::Make(MakeError::Layout(_) | MakeError::Region(RegionError::Size { .. }))
             | Self::Device(DeviceError::Queues { .. } | DeviceError::Link(_)) => {
                 RefusalCode::Invalid

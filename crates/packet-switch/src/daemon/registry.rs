@@ -143,12 +143,13 @@ impl Registry {
                 self.lend(&port, session);
                 Ok(Answer::Done.into())
             }
-            Ask::AttachMemory { port, is_fresh } => {
-                let delivery =
-                    self.attach_memory(session, user, &port, brought.memory()?, is_fresh)?;
+            Ask::AttachMemory { port, is_fresh, trust } => {
+                let (memory, how) = (brought.memory()?, (is_fresh, trust));
+                let delivery = self.attach_memory(session, user, &port, memory, how)?;
                 notice(Notice::Attached { name: port.to_string(), user });
                 Ok(delivery)
             }
+            Ask::JoinGroup { port, group } => self.join_group(user, &port, group),
             Ask::AddLink { one, other, link } => {
                 self.add_link(user, &[one, other], &link)?;
                 Ok(Answer::Done.into())
@@ -181,6 +182,9 @@ impl Registry {
 
     /// Gives a free port's rings to a client and to the switch's thread.
     fn plug(&mut self, session: SessionId, user: u32, name: &PortName) -> Answered {
+        if self.port(name).is_some_and(|port| port.trust.is_some()) {
+            return Err(Refusal::Member(name.to_string()));
+        }
         let (role, shape) = self.free_port(user, name, 0)?;
         let attachment = self.next_attachment();
         let header_bytes = role.header_bytes;
@@ -476,6 +480,7 @@ impl Registry {
             device: None,
             watchers: Vec::new(),
             header_bytes: 0,
+            trust: None,
         };
         switch.ports.insert(name.port.clone(), port);
         Ok(())

@@ -12,6 +12,8 @@ pub(crate) enum CutOff {
     TooLong { length_bytes: u16, buffer_bytes: usize },
     #[error("buffer {buffer} is in two slots")]
     SharedTwice { buffer: u32 },
+    #[error("buffer {buffer} is another port's")]
+    NotIts { buffer: u32 },
     #[error("a packet of more than {0} fragments")]
     Fragments(usize),
     #[error(transparent)]

@@ -1,44 +1,44 @@
 //! What comes from a client: each slot is read once, and what was read is checked and used.
 
-use ring::{End, FIRST_BUFFER, Mapped, Slot, Violation};
+use ring::{End, Mapped, Slot, Violation};
 use shm::{Bell, Buffers};
 
 use super::translate::Header;
-use super::{BATCH_SLOTS, CutOff, Packet, Taken};
+use super::{BATCH_SLOTS, CutOff, Marks};
 
 /// Most slots of one packet, as netmap's `NETMAP_MAX_FRAGS`.
 pub(crate) const FRAGMENTS_MAX: usize = 64;
 
-/// Which buffers of a region are in slots that the switch holds at this moment.
-#[derive(Debug)]
-pub(crate) struct Marks {
-    held: Vec<bool>,
+/// A packet of a batch: a run of slots.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Packet {
+    pub(crate) first: u16,
+    pub(crate) slots: u16,
+    pub(crate) bytes: u32,
+    /// Whether it goes to everybody.
+    pub(crate) flood: bool,
 }
 
-impl Marks {
-    pub(crate) fn new(buffers: &Buffers) -> Self {
-        Self { held: vec![false; buffers.count() as usize] }
+/// The slots of one turn, copied and checked, and the packets they make.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) packets: Vec<Packet>,
+}
+
+impl Taken {
+    /// The slots of a packet.
+    #[inline]
+    pub(crate) fn fragments(&self, packet: Packet) -> &[Slot] {
+        let first = usize::from(packet.first);
+        &self.slots[first..first + usize::from(packet.slots)]
     }
 
-    /// A slot with this buffer was handed over.
+    /// The same, to be changed.
     #[inline]
-    pub(crate) fn take(&mut self, buffer: u32) -> Result<(), CutOff> {
-        let last = || u32::try_from(self.held.len()).unwrap_or(u32::MAX).saturating_sub(1);
-        if buffer < FIRST_BUFFER || buffer as usize >= self.held.len() {
-            return Err(CutOff::NoBuffer { buffer, last: last() });
-        }
-        let held = &mut self.held[buffer as usize];
-        if *held {
-            return Err(CutOff::SharedTwice { buffer });
-        }
-        *held = true;
-        Ok(())
-    }
-
-    /// It was handed back. Only for what [`Marks::take`] took.
-    #[inline]
-    pub(crate) fn give(&mut self, buffer: u32) {
-        self.held[buffer as usize] = false;
+    pub(crate) fn fragments_mut(&mut self, packet: Packet) -> &mut [Slot] {
+        let first = usize::from(packet.first);
+        &mut self.slots[first..first + usize::from(packet.slots)]
     }
 }
 
@@ -143,11 +143,17 @@ impl Inlet {
         there.then_some((head, usize::from(first.length_bytes).saturating_sub(skip_bytes)))
     }
 
-    /// Gives the taken slots back; whether the client is to be woken. One that waits for room is let
+    /// Gives the taken slots back, those that were [traded](super::Outlet::trade) with the buffers that were got for
+    /// theirs; whether the client is to be woken. One that waits for room is let
     /// sleep as long as another full turn's worth is there: that turn takes at least one packet, so
     /// the question comes again, and a client that wakes to much room wakes seldom.
     pub(crate) fn release(&mut self, marks: &mut Marks, slots: &[Slot]) -> bool {
-        slots.iter().for_each(|slot| marks.give(slot.buffer));
+        for (offset, slot) in (0..).zip(slots) {
+            if slot.flags.buffer_changed() {
+                self.end.memory().set_slot(self.end.index(offset), *slot);
+            }
+            marks.give(slot.buffer);
+        }
         self.end.advance(slots.len() as u32);
         (self.end.available() as usize) < BATCH_SLOTS && self.end.must_ring()
     }

@@ -19,12 +19,33 @@ pub(crate) struct Outlet {
     known: u32,
     /// Slots filled since the last [`publish`](Self::publish).
     filled: u32,
+    #[cfg(test)]
+    pub(super) fault: Option<TradeFault>,
+}
+
+/// A fault planted into [`Outlet::trade`].
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TradeFault {
+    /// The sender gets its own buffer back.
+    SenderKeepsBuffer,
+    /// The buffer that the receiver gave is nobody's.
+    BufferLost,
 }
 
 impl Outlet {
     pub(crate) fn new(end: End<Mapped>, buffers: Buffers, bell: Bell) -> Self {
         let held = vec![0; end.slots() as usize];
-        Self { end, buffers, bell, held, known: 0, filled: 0 }
+        Self {
+            end,
+            buffers,
+            bell,
+            held,
+            known: 0,
+            filled: 0,
+            #[cfg(test)]
+            fault: None,
+        }
     }
 
     /// Reads the slots that the client has handed over since the last time.
@@ -77,6 +98,43 @@ impl Outlet {
         }
         self.filled += fragments.len() as u32;
         Ok(())
+    }
+
+    /// Hands a packet over without a copy, whole or not at all, to a port that shares the sender's region: its slots get the
+    /// packet's buffers, and the packet's slots, which return to the sender, those that were in them.
+    pub(crate) fn trade(
+        &mut self,
+        fragments: &mut [Slot],
+        (marks, sender): (&mut Marks, &Marks),
+    ) -> Result<(), DropReason> {
+        if fragments.len() > self.free() as usize {
+            return Err(DropReason::RingFull);
+        }
+        let count = (fragments.len() as u16) << 8;
+        for (offset, fragment) in (self.filled..).zip(&mut *fragments) {
+            let index = self.end.index(offset);
+            let Slot { buffer, length_bytes, flags } = *fragment;
+            let theirs = std::mem::replace(&mut self.held[index as usize], buffer);
+            marks.trade(theirs, sender, buffer);
+            let more = flags.0 & SlotFlags::MORE_FRAGMENTS | SlotFlags::BUFFER_CHANGED;
+            let flags = SlotFlags(count | more);
+            self.end.memory().set_slot(index, Slot { buffer, length_bytes, flags });
+            let flags = SlotFlags(SlotFlags::BUFFER_CHANGED);
+            *fragment = Slot { buffer: theirs, length_bytes: 0, flags };
+            #[cfg(test)]
+            self.fail(fragment, buffer);
+        }
+        self.filled += fragments.len() as u32;
+        Ok(())
+    }
+
+    #[cfg(test)]
+    fn fail(&self, fragment: &mut Slot, traded: u32) {
+        match self.fault {
+            Some(TradeFault::SenderKeepsBuffer) => fragment.buffer = traded,
+            Some(TradeFault::BufferLost) => fragment.buffer = 0,
+            None => {}
+        }
     }
 
     /// Slots that may still be filled.

@@ -3,10 +3,12 @@
 use std::sync::mpsc;
 
 use ring::{Bells, Geometry, Layout, Receiver, Seat, Sender, Violation, Word};
-use ring::{Shared, SlotFlags};
+use ring::{Shared, Slot, SlotFlags};
 use shm::Region;
 
 use super::*;
+
+mod trust;
 
 const GEOMETRY: Geometry =
     Geometry { tx_rings: 1, rx_rings: 1, slots: 64, buffer_bytes: 256, extra_buffers: 0 };

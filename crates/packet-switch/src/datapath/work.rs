@@ -72,6 +72,11 @@ pub(super) const fn copying(bytes: u32, slots: u16) -> u64 {
     bytes as u64 + WRITE_WORK * slots as u64
 }
 
+/// Handing it over to a port that shares the sender's region.
+pub(super) const fn trading(slots: u16) -> u64 {
+    2 * WRITE_WORK * slots as u64
+}
+
 /// Copying it to a port with other headers, as so many packets.
 pub(super) const fn copying_parts(bytes: u32, packets: u32) -> u64 {
     // In buffers of at least a kilobyte, mostly.

@@ -63,6 +63,63 @@ fn rings_outlive_a_switch_and_go_on_where_they_were() {
     wait_until("the port goes", || other.list().unwrap().is_empty());
 }
 
+/// A switch that is started anew knows of no group: its members bring their memory and get new rings in it. Who joins later
+/// gets another memory, because seats of the old one may be somebody's who has yet to come.
+#[test]
+fn members_of_a_trust_group_find_each_other_at_the_next_switch() {
+    let (one, two): (PortName, PortName) =
+        ("vale0:one".parse().unwrap(), "vale0:two".parse().unwrap());
+    let group = "twins".parse().unwrap();
+    let members = {
+        let serving = Serving::start("trust-first");
+        let mut connection = serving.connect();
+        let members = [&one, &two].map(|port| OwnMemory::join(&mut connection, port, &group));
+        members[0].attach(&mut connection, &one, true).unwrap();
+        members[1].attach(&mut connection, &two, true).unwrap();
+        members
+    };
+    let serving = Serving::start("trust-second");
+    let mut connection = serving.connect();
+    members[0].lend(&mut connection, &one, true);
+    let late: PortName = "vale0:late".parse().unwrap();
+    let newcomer = OwnMemory::join(&mut connection, &late, &group);
+    newcomer.attach(&mut connection, &late, true).unwrap();
+    assert_ne!(newcomer.region.file().unwrap(), members[0].region.file().unwrap());
+    // Two ports cannot be at one seat.
+    let third: PortName = "vale0:third".parse().unwrap();
+    connection.ask(Ask::LendPort { port: third.clone(), shape: SHAPE }).unwrap();
+    assert!(matches!(
+        members[0].attach(&mut connection, &third, true),
+        Err(ClientError::Refused { code: RefusalCode::Taken, .. })
+    ));
+    members[1].lend(&mut connection, &two, true);
+    let [(mut tx, _), (mut two_tx, mut rx)] = members.each_ref().map(OwnMemory::ends);
+    let (mut late_tx, mut late_rx) = newcomer.ends();
+    send(&mut two_tx, &frame(2, 2, 0));
+    send(&mut late_tx, &frame(3, 3, 0));
+    wait_until("the switch knows where they are", || {
+        let entries = connection.list().unwrap();
+        let spoke = |entry: &&packet_switch::attachment::Entry| {
+            entry.count.as_ref().is_some_and(|count| count.incoming.frames > 0)
+        };
+        entries.iter().filter(spoke).count() == 2
+    });
+    send(&mut tx, &frame(1, 2, 7));
+    assert_eq!(receive(&mut rx), frame(1, 2, 7));
+    send(&mut tx, &frame(1, 3, 8));
+    assert_eq!(receive(&mut late_rx), frame(1, 3, 8));
+    let entries = connection.list().unwrap();
+    let handed_over = |port: &PortName| {
+        let entry = entries.iter().find(|entry| entry.name == port.to_string()).unwrap();
+        entry.count.as_ref().unwrap().handed_over
+    };
+    assert_eq!(
+        (handed_over(&two), handed_over(&late)),
+        (1, 0),
+        "between two memories it is copied"
+    );
+}
+
 #[test]
 fn memory_that_is_no_use_for_a_port_is_refused() {
     let serving = Serving::start("own-refused");
@@ -90,7 +147,7 @@ fn memory_that_is_no_use_for_a_port_is_refused() {
     let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
     rustix::fs::fcntl_add_seals(&short, seals).unwrap();
     assert_eq!(code(short.as_fd(), &bell).0, RefusalCode::Invalid);
-    let few = Ask::AttachMemory { port: own(), is_fresh: true };
+    let few = Ask::AttachMemory { port: own(), is_fresh: true, trust: None };
     match connection.ask_with(few, &[fd]) {
         Err(ClientError::Refused { code, why }) => {
             assert!(code == RefusalCode::Device && why.contains("1 came"), "{why}");

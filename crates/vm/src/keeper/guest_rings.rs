@@ -18,7 +18,7 @@ const RESET_EVERY: Duration = Duration::from_millis(200);
 /// What became of an attempt to attach the rings.
 pub(super) enum Attached {
     Yes,
-    /// It is about to let go of them.
+    /// The seat is about to let go of them, or takes only new ones: the guest is to ask again.
     NotYet,
     Refused(String),
 }

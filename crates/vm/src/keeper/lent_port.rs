@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use packet_switch::PortName;
 use packet_switch::attachment::{Ask, DeviceKind, HEADER_BYTES, RefusalCode, Shape};
 use packet_switch::client::{ClientError, Connection};
+use packet_switch::{Name, PortName};
 use ports::vm::Listener;
 
 use super::guest_rings::{Attached, GuestRings, LOOK_EVERY, Seat};
@@ -26,6 +26,9 @@ pub(super) struct LentPort {
     guest: Option<Guest>,
     /// Of a guest that drives the port's rings itself.
     rings: Option<GuestRings>,
+    /// The trust group in whose memory such rings are to be, and what the guest is told of its device: the rings come with
+    /// the first connection to a switch.
+    group: Option<(Name, Traits)>,
 }
 
 /// A guest that may end, and leave its name to another.
@@ -46,30 +49,43 @@ impl LentPort {
         let (switch, port) = (config.switch.clone(), config.port.clone().ok_or_else(no_port)?);
         let mut lent = match config.port_type {
             PortType::Virtio | PortType::Tap => {
-                Self { switch, port, path, guest: None, rings: None }
+                Self { switch, port, path, guest: None, rings: None, group: None }
             }
-            PortType::Ptnet => Self::with_rings(switch, port, path, &config.mac)?,
+            PortType::Ptnet => {
+                Self::with_rings(switch, port, path, &config.mac, config.trust.clone())?
+            }
         };
         let folder = sys::private::Folder::at(folder.path())?;
         lent.guest = Some(Guest { folder, owner });
         Ok(lent)
     }
 
-    /// A port whose rings are for whichever hypervisor connects to `path` from now on.
+    /// A port whose rings are for whichever hypervisor connects to `path` from now on, or in a trust group once it is lent.
     pub(super) fn with_rings(
         switch: PathBuf,
         port: PortName,
         path: PathBuf,
         mac: &str,
+        trust: Option<Name>,
     ) -> Result<Self, VmError> {
         let (mac, header_bytes) = (mac_bytes(mac)?, HEADER_BYTES);
-        let memory = PortMemory::new(Traits { mac, header_bytes, mtu_max: MTU_MAX })?;
-        ivshmem::serve(&path, memory.descriptors()?)?;
-        Ok(Self { switch, port, path, guest: None, rings: Some(GuestRings::new(memory)) })
+        let traits = Traits { mac, header_bytes, mtu_max: MTU_MAX };
+        let group = trust.map(|group| (group, traits));
+        let mut lent = Self { switch, port, path, guest: None, rings: None, group };
+        if lent.group.is_none() {
+            lent.serve_rings(PortMemory::new(traits)?)?;
+        }
+        Ok(lent)
+    }
+
+    fn serve_rings(&mut self, memory: PortMemory) -> Result<(), VmError> {
+        ivshmem::serve(&self.path, memory.descriptors()?)?;
+        self.rings = Some(GuestRings::new(memory));
+        Ok(())
     }
 
     /// Lends the port to the switch, and again to one that is started anew. Says how it went the first time.
-    pub(super) fn serve(mut self) -> Result<Receiver<Result<(), ClientError>>, VmError> {
+    pub(super) fn serve(mut self) -> Result<Receiver<Result<(), VmError>>, VmError> {
         let (say, hear) = channel();
         thread::Builder::new()
             .name("port".to_owned())
@@ -78,7 +94,7 @@ impl LentPort {
         Ok(hear)
     }
 
-    fn lend_again(&mut self, say: &Sender<Result<(), ClientError>>) {
+    fn lend_again(&mut self, say: &Sender<Result<(), VmError>>) {
         let mut is_first = true;
         while is_first || self.is_wanted() {
             match self.lend() {
@@ -115,12 +131,18 @@ impl LentPort {
     }
 
     /// The port is there as long as the connection.
-    fn lend(&mut self) -> Result<Connection, ClientError> {
+    fn lend(&mut self) -> Result<Connection, VmError> {
         let mut connection = Connection::open(&self.switch)?;
         let port = self.port.clone();
-        if self.rings.is_some() {
+        if self.rings.is_some() || self.group.is_some() {
             connection.ask(Ask::LendPort { port: port.clone(), shape: ptnet::shape() })?;
-            connection.ask(Ask::SetHeader { port, header_bytes: HEADER_BYTES })?;
+            let header_bytes = HEADER_BYTES;
+            connection.ask(Ask::SetHeader { port: port.clone(), header_bytes })?;
+            if let (Some((group, traits)), None) = (&self.group, &self.rings) {
+                let (seat, memory) = connection.join_group(&port, group)?;
+                let memory = PortMemory::of_group(memory, *traits, seat)?;
+                self.serve_rings(memory)?;
+            }
         } else {
             let listener = Listener::bind(&self.path)?;
             let device = DeviceKind::VhostUser { path: self.path.display().to_string() };
@@ -175,7 +197,13 @@ impl Seat for SwitchSeat<'_> {
 
     fn attach(&mut self, memory: &PortMemory, is_fresh: bool) -> Result<Attached, ClientError> {
         let (fd, bells) = (memory.fd(), memory.bells());
-        match self.connection.attach_memory(self.port, is_fresh, fd, bells) {
+        let attached = match memory.seat() {
+            // Where the buffers of a group were is known to nobody but the switch that has ended.
+            Some(_) if !is_fresh => return Ok(Attached::NotYet),
+            Some(seat) => self.connection.attach_member(self.port, seat, fd, bells),
+            None => self.connection.attach_memory(self.port, is_fresh, fd, bells),
+        };
+        match attached {
             Ok(attachment) => {
                 self.attachment = Some(attachment);
                 Ok(Attached::Yes)

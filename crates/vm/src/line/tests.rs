@@ -6,6 +6,7 @@ fn config() -> MachineConfig {
         port: "vale0:one".parse().ok(),
         passthrough: None,
         port_type: PortType::Virtio,
+        trust: None,
         switch: "/run/switch".into(),
         kernel: Some("/g/vmlinux".into()),
         initrd: Some("/g/initrd.gz".into()),

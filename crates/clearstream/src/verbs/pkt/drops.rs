@@ -125,10 +125,11 @@ mod tests {
             kind: Kind::Port,
             shape: Shape::default(),
             attached: 1,
-            count: Some(PortCount { incoming, outgoing, wakeups: 0 }),
+            count: Some(PortCount { incoming, outgoing, wakeups: 0, handed_over: 0 }),
             last_cut_off: None,
             device: None,
             header_bytes: 0,
+            trust: None,
         }
     }
 

@@ -31,6 +31,11 @@ pub(super) fn text(entries: &[Entry], health: Health) -> String {
     family(&mut text, entries, "wakeups", "counter", "Times its client was woken.", &|entry| {
         entry.count.iter().map(|count| (String::new(), count.wakeups)).collect()
     });
+    let help = "Outgoing frames handed over within a trust group without a copy.";
+    family(&mut text, entries, "handed_over_frames", "counter", help, &|entry| {
+        let of_members = entry.count.iter().filter(|_| entry.trust.is_some());
+        of_members.map(|count| (String::new(), count.handed_over)).collect()
+    });
     let device = |of: fn(&packet_switch::attachment::DeviceState) -> u64| {
         move |entry: &Entry| entry.device.iter().map(|one| (String::new(), of(one))).collect()
     };

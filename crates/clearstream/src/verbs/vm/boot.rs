@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use packet_switch::PortName;
+use packet_switch::{Name, PortName};
 use serde_json::json;
 use units::{parse_byte_size, parse_duration, show_byte_size};
 use vm::accelerator::{Choice, choose, qemu_version};
@@ -24,12 +24,16 @@ const CORES_MAX: u32 = 255;
     clearstream vm run one --port vale0:one\n  \
     clearstream vm run big --port vale0:big --disk debian.qcow2 --memory 2G --cores 4\n  \
     clearstream vm run fast --port vale0:fast --type ptnet\n  \
+    clearstream vm run twin --port vale0:twin --type ptnet --trust twins\n  \
     clearstream vm run gate --passthrough eth1\n  \
     clearstream vm run one --port vale0:one --print\n\n\
     The first line printed is QEMU's command line. Without --kernel and --disk the image of `vm image`\n\
     is booted, and the command returns once the guest's shell answers (with --no-wait at once). The\n\
     network device is eth0, without an address; each guest has its own hardware address. An\n\
     uncompressed kernel (vmlinux) boots fastest. Under TCG a boot takes between seconds and a minute.\n\n\
+    With --trust, ptnet guests of one user on one switch share a memory, 7 of a group each. A frame from\n\
+    one to another of them is not copied: its buffer changes hands. Everything else is copied as ever,\n\
+    and ports outside the group are as protected as ever. Within it no guest is protected from another.\n\n\
     With --passthrough no switch is involved: the guest alone has the queue, with the device's\n\
     hardware address, MTU and carrier, and drives rings of its own (ptnet). Frames are copied once\n\
     between the queue and these rings. The device must be up. It is the host's again when the guest\n\
@@ -48,6 +52,10 @@ pub(super) struct RunArgs {
     #[arg(long = "type", value_name = "virtio|ptnet", default_value = "virtio",
           value_parser = ["virtio", "ptnet"])]
     port_type: String,
+    /// Trust group of the guest (--type ptnet): frames between its guests are handed over without a
+    /// copy, and each of them can read and write the others' rings and buffers.
+    #[arg(long, value_name = "GROUP", conflicts_with = "passthrough")]
+    trust: Option<Name>,
     /// A kernel to boot.
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
@@ -150,6 +158,9 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
     if is_single && args.queues.is_some_and(|queues| queues > 1) {
         return Err(VerbError::usage("a ptnet device has one pair of queues"));
     }
+    if args.trust.is_some() && port_type != PortType::Ptnet {
+        return Err(VerbError::usage("--trust needs --type ptnet: others share no memory"));
+    }
     let mac = match (&args.passthrough, &args.port) {
         (Some(queue), _) => mac_of_device(&queue.device)?,
         (None, port) => port.as_ref().map(line::mac_of).unwrap_or_default(),
@@ -180,6 +191,7 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
         port: args.port.clone(),
         passthrough: args.passthrough.clone(),
         port_type,
+        trust: args.trust.clone(),
         switch: switch.to_owned(),
         kernel,
         initrd,

@@ -5,9 +5,9 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use packet_switch::PortName;
 use packet_switch::attachment::{Ask, DeviceKind, Shape};
 use packet_switch::client::Connection;
+use packet_switch::{Name, PortName};
 use serde_json::json;
 use units::parse_byte_size;
 use vm::VmError;
@@ -38,6 +38,9 @@ pub(super) struct PortArgs {
     /// How the guest uses the port: virtio (its own virtio-net driver) or ptnet (the driver of guest/ptnet).
     #[arg(long = "type", value_name = "TYPE", default_value = "virtio", value_parser = ["virtio", "ptnet"])]
     port_type: String,
+    /// Trust group of the guest, as for `vm run` (--type ptnet).
+    #[arg(long, value_name = "GROUP")]
+    trust: Option<Name>,
     /// The guest's memory, for the printed options.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_byte_size)]
     memory: u64,
@@ -55,13 +58,16 @@ pub(super) fn run(args: &PortArgs, switch: &Path, json: bool) -> VerbResult {
             return Err(VerbError::usage("a port of type ptnet has one pair of queues"));
         }
         signals::watch().map_err(|error| VerbError::from_error(&error))?;
-        let _socket = vm::keeper::hold_port(switch, &args.port, &mac, &path)
+        let _socket = vm::keeper::hold_port(switch, &args.port, &mac, &path, args.trust.clone())
             .map_err(|error| of_socket(&path, error))?;
         let held = tell(args, &path, &of_rings(&path), json);
         while held.is_ok() && signals::caught().is_none() {
             std::thread::sleep(LOOK_EVERY);
         }
         return held;
+    }
+    if args.trust.is_some() {
+        return Err(VerbError::usage("--trust needs --type ptnet: others share no memory"));
     }
     add(&args.port, &path, switch)?;
     tell(args, &path, &of_port(&path, &mac, args.memory, args.queues), json)

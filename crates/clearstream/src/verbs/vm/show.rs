@@ -38,7 +38,7 @@ pub(super) fn list(json: bool) -> VerbResult {
             .map(|(state, queue, network)| {
                 let config = &state.config;
                 json!({ "name": config.name, "port": config.port, "type": config.port_type,
-                    "passthrough": config.passthrough, "queue": queue,
+                    "passthrough": config.passthrough, "queue": queue, "trust": config.trust,
                     "switch": config.switch,
                     "state": word(state), "network": network, "pid": state.keeper.pid,
                     "qemu_pid": state.qemu.pid, "owner_pid": state.owner.map(|owner| owner.pid),

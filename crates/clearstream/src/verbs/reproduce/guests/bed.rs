@@ -173,6 +173,7 @@ impl Pair {
         let port = format!("vale0:{name}").parse().map_err(wrong)?;
         Ok(MachineConfig {
             port_type: self.contender.port_type(),
+            trust: None,
             switch: self.socket.clone(),
             kernel: Some(image.kernel.clone()),
             initrd: Some(image.initrd.clone()),
