@@ -110,3 +110,12 @@ pub(crate) fn since_1970() -> Duration {
 pub(crate) fn unix_us() -> u64 {
     u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX)
 }
+
+/// A random number.
+pub(crate) fn unguessable() -> u64 {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => u64::from_ne_bytes(bytes),
+        _none => unix_us(),
+    }
+}
