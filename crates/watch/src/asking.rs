@@ -77,8 +77,9 @@ impl Asking {
         self.probers.iter_mut().for_each(|prober| prober.set_mac(gateway, mac));
     }
 
-    /// The interface has another MTU now. Probes grow no longer than they were at the start.
-    pub(crate) fn set_mtu(&mut self, link: &Link) {
+    /// The interface has changed. Probes grow no longer than they were at the start.
+    pub(crate) fn handle_link(&mut self, link: &Link) {
+        link::forget_error(&self.socket);
         let mtu_bytes = link::mtu(link).min(self.mtu_max_bytes);
         self.probers.iter_mut().for_each(|prober| prober.set_mtu(mtu_bytes));
     }

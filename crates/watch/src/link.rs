@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use netlink::Link;
@@ -118,4 +119,10 @@ pub(crate) fn unguessable() -> u64 {
         Ok(8) => u64::from_ne_bytes(bytes),
         _none => unix_us(),
     }
+}
+
+/// Takes what a packet socket has to say of its interface, which is that it went down; until then `poll(2)` and the next
+/// call fail. It is announced as well.
+pub(crate) fn forget_error(socket: impl AsFd) {
+    rustix::net::sockopt::socket_error(socket).ok();
 }

@@ -409,7 +409,7 @@ impl Watch {
                         let has_carrier = !notification.is_gone && link.has_carrier();
                         self.is_interface_gone |= notification.is_gone;
                         self.watcher.handle_carrier(monotonic_ns(), has_carrier);
-                        self.asking.set_mtu(&link);
+                        self.asking.handle_link(&link);
                         self.unsettle();
                     }
                     ref object @ (Notified::Route(_) | Notified::Nexthop(_))
