@@ -52,6 +52,14 @@ pub struct FilesystemPlan {
     pub forwarder: Option<String>,
 }
 
+impl FilesystemPlan {
+    /// Memory that its servers together may take for data, bytes.
+    #[must_use]
+    pub fn bytes_max(&self) -> u64 {
+        self.capacity_bytes.saturating_mul(self.servers.len() as u64)
+    }
+}
+
 /// Parallel file systems that a lab can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

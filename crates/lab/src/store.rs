@@ -5,6 +5,7 @@
 //! mount, the machine around the lab does not. All data is in memory; with the lab everything goes.
 
 mod glusterfs;
+mod memory;
 mod moosefs;
 mod projected;
 
@@ -96,7 +97,7 @@ pub(crate) fn start(
             return vec![format!("no file system: {host}: {error}")];
         }
     }
-    lacking.into_iter().collect()
+    lacking.into_iter().chain(memory::lacking(filesystem.bytes_max())).collect()
 }
 
 fn start_keeper(

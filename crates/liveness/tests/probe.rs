@@ -73,13 +73,34 @@ fn a_question_is_answered_with_as_many_bytes_and_swapped_addresses() {
             // Ethernet's padding is no part of it.
             packet.extend([0; 9]);
             assert_eq!(reflect(&mut far, 100, &mut packet), Ok(bytes));
-            let datagram = Datagram::parse(&packet, false).unwrap();
+            let datagram = Datagram::parse(&packet).unwrap();
             assert_eq!((datagram.source, datagram.destination), (ends.reflector, ends.prober));
             assert_eq!((datagram.source_port, datagram.destination_port), (3999, 3998));
-            let answer = near.handle_answer(9 * MS, NEAR_MAC, &packet[..bytes]);
+            let answer = near.handle_answer(9 * MS, NEAR_MAC, &packet[..bytes], bytes);
             let rtt_ns = 2 * MS;
             assert_eq!(answer, Ok(Answer { gateway: 0, round: 5, size, rtt_ns }));
         }
+    }
+}
+
+fn hear(near: &mut Prober, mac: MacAddress, packet: &[u8]) -> Result<Answer, Refused> {
+    near.handle_answer(1, mac, packet, packet.len())
+}
+
+#[test]
+fn the_beginning_of_a_full_size_answer_is_enough_if_the_packet_was_whole() {
+    for family in FAMILIES {
+        let ends = ends(family);
+        let (mut near, mut far) = (prober(ends), reflector(ends));
+        let mut packet = ask(&mut near, 0, 0, SizeClass::Full);
+        reflect(&mut far, 0, &mut packet).unwrap();
+        let whole = header_bytes(ends.prober.is_ipv6()) + 56;
+        for (kept, bytes) in [(whole, 1499), (whole - 1, 1500), (whole, 0)] {
+            let answer = near.handle_answer(1, NEAR_MAC, &packet[..kept], bytes);
+            assert_eq!(answer, Err(Refused::TooShort), "{kept} of {bytes}");
+        }
+        let answer = near.handle_answer(1, NEAR_MAC, &packet[..whole], 1500);
+        assert_eq!(answer.map(|answer| answer.size), Ok(SizeClass::Full));
     }
 }
 
@@ -276,21 +297,21 @@ fn only_the_answer_to_an_open_question_by_the_same_gateway_counts_and_once() {
     let question = ask(&mut near, 0, 0, SizeClass::Small);
     let mut answer = question.clone();
     reflect(&mut far, 0, &mut answer).unwrap();
-    assert_eq!(near.handle_answer(1, [2, 0, 0, 0, 1, 2], &answer), Err(Refused::OtherGateway));
-    assert_eq!(near.handle_answer(1, NEAR_MAC, &question), Err(Refused::OtherPorts));
-    assert!(near.handle_answer(1, NEAR_MAC, &answer).is_ok());
-    assert_eq!(near.handle_answer(1, NEAR_MAC, &answer), Err(Refused::NotAsked), "twice");
+    assert_eq!(hear(&mut near, [2, 0, 0, 0, 1, 2], &answer), Err(Refused::OtherGateway));
+    assert_eq!(hear(&mut near, NEAR_MAC, &question), Err(Refused::OtherPorts));
+    assert!(hear(&mut near, NEAR_MAC, &answer).is_ok());
+    assert_eq!(hear(&mut near, NEAR_MAC, &answer), Err(Refused::NotAsked), "twice");
     let mut other = prober(ends);
-    assert_eq!(other.handle_answer(1, NEAR_MAC, &answer), Err(Refused::NotAsked), "never asked");
+    assert_eq!(hear(&mut other, NEAR_MAC, &answer), Err(Refused::NotAsked), "never asked");
     let mut forged = answer.clone();
     forged[60] ^= 1;
-    assert!(near.handle_answer(1, NEAR_MAC, &forged).is_err());
+    assert!(hear(&mut near, NEAR_MAC, &forged).is_err());
     // A gateway that comes back with another address.
     let mut late = ask(&mut near, 0, 0, SizeClass::Small);
     reflect(&mut far, 0, &mut late).unwrap();
     near.set_mac(0, Some([2, 9, 9, 9, 9, 9]));
-    assert_eq!(near.handle_answer(1, NEAR_MAC, &late), Err(Refused::OtherGateway));
-    assert!(near.handle_answer(1, [2, 9, 9, 9, 9, 9], &late).is_ok());
+    assert_eq!(hear(&mut near, NEAR_MAC, &late), Err(Refused::OtherGateway));
+    assert!(hear(&mut near, [2, 9, 9, 9, 9, 9], &late).is_ok());
 }
 
 #[test]
@@ -300,7 +321,7 @@ fn an_answer_that_was_overtaken_by_4096_questions_comes_too_late() {
     let mut answer = ask(&mut near, 0, 0, SizeClass::Small);
     reflect(&mut far, 0, &mut answer).unwrap();
     (0..4096).for_each(|_| drop(ask(&mut near, 0, 0, SizeClass::Small)));
-    assert_eq!(near.handle_answer(1, NEAR_MAC, &answer), Err(Refused::NotAsked));
+    assert_eq!(hear(&mut near, NEAR_MAC, &answer), Err(Refused::NotAsked));
 }
 
 /// An ICMP error as a Linux router sends it: 8 bytes, then the packet it could not forward.
@@ -401,11 +422,11 @@ fn any_packet_is_answered_with_no_more_bytes_or_refused() {
             assert!(length <= came);
         }
         let mut near = prober(ends);
-        near.handle_answer(0, NEAR_MAC, &packet).ok();
+        near.handle_answer(0, NEAR_MAC, &packet, packet.len()).ok();
         near.handle_icmp(&packet).ok();
         near.handle_icmp(&icmp(3, 1, 0, &packet, 548)).ok();
         let mut noise = noise.clone();
-        near.handle_answer(0, NEAR_MAC, &noise).ok();
+        near.handle_answer(0, NEAR_MAC, &noise, noise.len()).ok();
         near.handle_icmp(&noise).ok();
         assert!(reflect(&mut reflector(ends), 0, &mut noise).is_err());
     });

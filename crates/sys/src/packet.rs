@@ -8,13 +8,16 @@ use std::ffi::c_int;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::SyscallError;
 use crate::datagram::BATCH_COUNT_MAX;
 use crate::socket::{self, Family};
+
+mod ring;
+
+pub use ring::{Captured, KEPT_BYTES, ReceiveRing};
 
 /// An Ethernet address.
 pub type MacAddress = [u8; 6];
@@ -48,9 +51,15 @@ pub fn open(
     filter: &[Instruction],
     buffer_bytes: u64,
 ) -> Result<OwnedFd, SyscallError> {
-    let object = || format!("interface {interface_index}");
+    let fd = unbound(filter)?;
+    socket::set_receive_buffer(&fd, buffer_bytes)?;
+    bind(&fd, interface_index, family)?;
+    Ok(fd)
+}
+
+/// Of no protocol: nothing arrives before it is bound, when the filter is in place.
+fn unbound(filter: &[Instruction]) -> Result<OwnedFd, SyscallError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    // Of no protocol: nothing arrives before it is bound, when the filter is in place.
     let fd = rustix::net::socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, None)
         .map_err(|error| SyscallError::new("socket", "AF_PACKET", error))?;
     attach_filter(&fd, filter)?;
@@ -58,23 +67,17 @@ pub fn open(
     socket::set(fd.as_fd(), libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1, call)?;
     let call = "setsockopt(SO_PRIORITY)";
     socket::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_PRIORITY, &PRIORITY_CONTROL, call)?;
-    socket::set_receive_buffer(&fd, buffer_bytes)?;
+    Ok(fd)
+}
+
+fn bind(fd: &OwnedFd, interface_index: u32, family: Family) -> Result<(), SyscallError> {
     let address = address(interface_index, family, [0; 6]);
     let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     let pointer = (&raw const address).cast();
     // SAFETY: `address` is initialised, `length` is its size, and both live through the call.
     let answer = unsafe { libc::bind(fd.as_raw_fd(), pointer, length) };
-    if answer == 0 { Ok(fd) } else { Err(SyscallError::last("bind(AF_PACKET)", object())) }
-}
-
-/// Has a socket tell when packets arrived ([`ReceivePackets::arrived`]).
-///
-/// # Errors
-/// `setsockopt` failed.
-pub fn report_arrivals(fd: impl AsFd) -> Result<(), SyscallError> {
-    let call = "setsockopt(SO_TIMESTAMPNS)";
-    let is_on = c_int::from(true);
-    socket::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &is_on, call)
+    let object = || format!("interface {interface_index}");
+    if answer == 0 { Ok(()) } else { Err(SyscallError::last("bind(AF_PACKET)", object())) }
 }
 
 /// Has a socket, of any kind, receive only what the filter admits.
@@ -132,8 +135,7 @@ struct Batch {
     headers: Vec<libc::mmsghdr>,
 }
 
-// SAFETY: the raw pointers in `vectors` and `headers` lead into memory that this value owns, or the `ReceivePackets` that it
-// is part of.
+// SAFETY: the raw pointers in `vectors` and `headers` lead into memory that this value owns.
 unsafe impl Send for Batch {}
 
 impl Batch {
@@ -260,27 +262,16 @@ impl fmt::Debug for SendPackets {
     }
 }
 
-/// Room for the one control message of a packet, `SCM_TIMESTAMPNS`: `struct cmsghdr` with the length and, in one
-/// word, level and type, then `struct timespec`.
-type Control = [u64; 4];
-const CONTROL_BYTES: usize = size_of::<Control>();
-
-/// Room for packets from a socket, with the Ethernet addresses they came from and the times at which they did.
+/// Room for packets from a socket, with the Ethernet addresses they came from.
 pub struct ReceivePackets {
     batch: Batch,
-    controls: Vec<Control>,
 }
 
 impl ReceivePackets {
     /// Room for `count` packets of at most `packet_bytes`; longer ones are cut off.
     #[must_use]
     pub fn new(count: usize, packet_bytes: usize) -> Self {
-        let mut batch = Batch::new(count, packet_bytes, address(0, Family::Ipv4, [0; 6]));
-        let mut controls = vec![Control::default(); batch.headers.len()];
-        for (header, control) in batch.headers.iter_mut().zip(&mut controls) {
-            header.msg_hdr.msg_control = std::ptr::from_mut(control).cast();
-        }
-        Self { batch, controls }
+        Self { batch: Batch::new(count, packet_bytes, address(0, Family::Ipv4, [0; 6])) }
     }
 
     /// Takes the packets that are there; says how many. Does not wait.
@@ -290,14 +281,12 @@ impl ReceivePackets {
     pub fn receive(&mut self, fd: impl AsFd) -> io::Result<usize> {
         for header in &mut self.batch.headers {
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-            header.msg_hdr.msg_controllen = CONTROL_BYTES;
         }
         let (fd, count) = (fd.as_fd().as_raw_fd(), self.batch.headers.len() as libc::c_uint);
         let pointer = self.batch.headers.as_mut_ptr();
         let flags = libc::MSG_DONTWAIT;
-        // SAFETY: `pointer` leads to `count` valid message headers, each with one address, one vector over
-        // `packet_bytes` of `storage` and `CONTROL_BYTES` of `controls`; none of it moves or is freed while `self` is
-        // borrowed. No timeout is given.
+        // SAFETY: `pointer` leads to `count` valid message headers, each with one address and one vector over
+        // `packet_bytes` of `storage`; none of it moves or is freed while `self` is borrowed. No timeout is given.
         let came = unsafe { libc::recvmmsg(fd, pointer, count, flags, std::ptr::null_mut()) };
         usize::try_from(came).map_err(|_negative| io::Error::last_os_error())
     }
@@ -311,56 +300,10 @@ impl ReceivePackets {
         let [a, b, c, d, e, f, _, _] = self.batch.addresses[index].sll_addr;
         ([a, b, c, d, e, f], self.batch.packet_mut(index, length))
     }
-
-    /// When the kernel took in a packet of the last [`receive`](Self::receive): time since 1970 on the system's clock,
-    /// which may be set meanwhile. `None` for a socket that does not [`report_arrivals`].
-    ///
-    /// # Panics
-    /// There is no such packet.
-    #[must_use]
-    pub fn arrived(&self, index: usize) -> Option<Duration> {
-        let length = self.batch.headers[index].msg_hdr.msg_controllen;
-        stamp(&self.controls[index]).filter(|_| length >= CONTROL_BYTES)
-    }
-}
-
-/// The time in a control message.
-fn stamp(control: &Control) -> Option<Duration> {
-    let [length, kind, seconds, nanoseconds] = *control;
-    let [v0, v1, v2, v3, t0, t1, t2, t3] = kind.to_ne_bytes();
-    let kind = (i32::from_ne_bytes([v0, v1, v2, v3]), i32::from_ne_bytes([t0, t1, t2, t3]));
-    let is_stamp = kind == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS);
-    let is_whole = usize::try_from(length).is_ok_and(|length| length == CONTROL_BYTES);
-    let nanoseconds = u32::try_from(nanoseconds).ok().filter(|count| *count < 1_000_000_000)?;
-    (is_stamp && is_whole).then(|| Duration::new(seconds, nanoseconds))
 }
 
 impl fmt::Debug for ReceivePackets {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "ReceivePackets({})", self.batch.headers.len())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_whole_time_stamp_is_a_time() {
-        let kind = |level: i32, kind: i32| {
-            let [v, t] = [level, kind].map(i32::to_ne_bytes);
-            u64::from_ne_bytes([v[0], v[1], v[2], v[3], t[0], t[1], t[2], t[3]])
-        };
-        let stamped = kind(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS);
-        assert_eq!(stamp(&[32, stamped, 7, 9]), Some(Duration::new(7, 9)));
-        for other in [
-            [0; 4],
-            [u64::MAX; 4],
-            [24, stamped, 7, 9],
-            [32, stamped, 7, 1_000_000_000],
-            [32, kind(libc::SOL_SOCKET, 1), 7, 9],
-        ] {
-            assert_eq!(stamp(&other), None, "{other:?}");
-        }
     }
 }

@@ -11,17 +11,17 @@ use liveness::probe::{
 };
 use liveness::states::Ask;
 use netlink::Link;
-use sys::packet::{self, ReceivePackets, SendPackets};
+use sys::packet::{ReceiveRing, SendPackets};
 
 use crate::filter;
 use crate::link::{self, WatchError, family, monotonic_ns};
 use crate::options::WatchOptions;
 
-/// Packets sent and taken with one system call each.
+/// Packets sent with one system call.
 const BATCH_COUNT: usize = 64;
-/// Room for the answers of a round, which wait for this thread together: 256 gateways, two far hosts and a full-size
-/// probe of 9000 bytes each take 10 MiB of the kernel's memory. None is used that is not needed.
-const BUFFER_BYTES: u64 = 16 << 20;
+/// Answers of a gateway and a far host that there is room for: those of a round wait for this thread together, at most
+/// three small and two full-size ones.
+const ROOM_COUNT: usize = 8;
 
 /// Questions to far hosts, and their answers.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Asking {
     /// One for each far host.
     probers: Vec<Prober>,
     send: SendPackets,
-    receive: ReceivePackets,
+    receive: ReceiveRing,
     mtu_max_bytes: u16,
     /// When all answers that had arrived were taken last.
     taken_ns: u64,
@@ -56,12 +56,12 @@ impl Asking {
         let probers: Vec<Prober> = options.far.iter().map(prober).collect();
         let longest = probers.iter().map(|prober| prober.packet_bytes(SizeClass::Full)).max();
         let packet_bytes = longest.unwrap_or(1);
-        let socket = packet::open(link.index, family, &filter, BUFFER_BYTES)?;
-        packet::report_arrivals(&socket)?;
+        let frames_count = options.gateways.len() * options.far.len() * ROOM_COUNT;
+        let (socket, receive) = ReceiveRing::open(link.index, family, &filter, frames_count)?;
         Ok(Self {
             socket,
             send: SendPackets::new(BATCH_COUNT, packet_bytes, link.index, family),
-            receive: ReceivePackets::new(BATCH_COUNT, packet_bytes),
+            receive,
             probers,
             mtu_max_bytes: link::mtu(link),
             taken_ns: monotonic_ns(),
@@ -77,8 +77,9 @@ impl Asking {
         self.probers.iter_mut().for_each(|prober| prober.set_mac(gateway, mac));
     }
 
-    /// The interface has another MTU now. Probes grow no longer than they were at the start.
-    pub(crate) fn set_mtu(&mut self, link: &Link) {
+    /// The interface has changed. Probes grow no longer than they were at the start.
+    pub(crate) fn handle_link(&mut self, link: &Link) {
+        link::forget_error(&self.socket);
         let mtu_bytes = link::mtu(link).min(self.mtu_max_bytes);
         self.probers.iter_mut().for_each(|prober| prober.set_mtu(mtu_bytes));
     }
@@ -105,25 +106,22 @@ impl Asking {
     /// Takes all answers that are there. They may have waited: the kernel has noted when each arrived.
     pub(crate) fn take(&mut self, mut each: impl FnMut(&Answer)) {
         let before_ns = std::mem::replace(&mut self.taken_ns, monotonic_ns());
-        while let Ok(came) = self.receive.receive(&self.socket) {
-            let (now_ns, today) = (monotonic_ns(), link::since_1970());
-            for index in 0..came {
-                let waited = self.receive.arrived(index).and_then(|at| today.checked_sub(at));
-                let now_ns = arrival_ns(now_ns, waited, before_ns);
-                let (mac, packet) = self.receive.packet(index);
-                let source = match self.probers.as_slice() {
-                    [_only] => None,
-                    _several => Datagram::parse(packet, false).ok().map(|datagram| datagram.source),
-                };
-                let of =
-                    |prober: &&mut Prober| source.is_none_or(|one| prober.ends().reflector == one);
-                let Some(prober) = self.probers.iter_mut().find(of) else { continue };
-                if let Ok(answer) = prober.handle_answer(now_ns, mac, packet) {
-                    each(&answer);
-                }
-            }
-            if came < BATCH_COUNT {
-                return;
+        let (now_ns, today) = (self.taken_ns, link::since_1970());
+        // A flood does not keep the watcher busy.
+        for _packet in 0..self.receive.frames_count() {
+            let Some(came) = self.receive.take() else { return };
+            let now_ns = arrival_ns(now_ns, today.checked_sub(came.arrived), before_ns);
+            let source = match self.probers.as_slice() {
+                [_only] => None,
+                _several => Datagram::parse_beginning(came.packet, Some(came.packet_bytes))
+                    .ok()
+                    .map(|datagram| datagram.source),
+            };
+            let of = |prober: &&mut Prober| source.is_none_or(|one| prober.ends().reflector == one);
+            let Some(prober) = self.probers.iter_mut().find(of) else { continue };
+            let bytes = came.packet_bytes;
+            if let Ok(answer) = prober.handle_answer(now_ns, came.source_mac, came.packet, bytes) {
+                each(&answer);
             }
         }
     }

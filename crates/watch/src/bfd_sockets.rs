@@ -10,7 +10,7 @@ use liveness::bfd::{
 use liveness::states::BfdInput;
 use sys::hop_limit;
 
-use crate::link::{WatchError, family, monotonic_ns, unix_us};
+use crate::link::{WatchError, family, monotonic_ns, unguessable};
 use crate::options::WatchOptions;
 
 /// Differentiated services code point of network control.
@@ -30,7 +30,8 @@ pub(crate) struct BfdSockets {
 
 impl BfdSockets {
     pub(crate) fn open(options: &WatchOptions, interface_index: u32) -> Result<Self, WatchError> {
-        let seed = seed();
+        // Discriminators must not be guessable.
+        let seed = unguessable();
         let mut all =
             Self { sessions: Sessions::new(seed), receivers: Vec::new(), ways: Vec::new() };
         for (index, gateway) in options.gateways.iter().enumerate() {
@@ -100,15 +101,6 @@ impl BfdSockets {
                 socket.send_to(&packet.encode(), *to).ok();
             }
         }
-    }
-}
-
-/// Discriminators must not be guessable.
-fn seed() -> u64 {
-    let mut bytes = [0; 8];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(8) => u64::from_ne_bytes(bytes),
-        _none => unix_us(),
     }
 }
 

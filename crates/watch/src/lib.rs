@@ -18,6 +18,7 @@ mod metrics;
 mod metrics_server;
 mod neighbours;
 mod options;
+mod processors;
 mod recorder;
 mod reflecting;
 mod sentinels;

@@ -154,6 +154,12 @@ fn sentence(place: &Place<'_>, kind: &EventKind) -> String {
             let ms = late_ns / 1_000_000;
             format!("this watcher was run {ms} ms late; the open round does not count")
         }
+        EventKind::Starved { stolen_ns } => {
+            let ms = stolen_ns / 1_000_000;
+            format!(
+                "a processor of this machine was away for {ms} ms; the open rounds do not count"
+            )
+        }
         EventKind::ClockWentBack { by_ns } => {
             format!("the clock went back by {} ms", by_ns / 1_000_000)
         }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use netlink::Link;
@@ -109,4 +110,19 @@ pub(crate) fn since_1970() -> Duration {
 /// Microseconds since 1970, for sequence numbers that grow from start to start.
 pub(crate) fn unix_us() -> u64 {
     u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A random number.
+pub(crate) fn unguessable() -> u64 {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => u64::from_ne_bytes(bytes),
+        _none => unix_us(),
+    }
+}
+
+/// Takes what a packet socket has to say of its interface, which is that it went down; until then `poll(2)` and the next
+/// call fail. It is announced as well.
+pub(crate) fn forget_error(socket: impl AsFd) {
+    rustix::net::sockopt::socket_error(socket).ok();
 }

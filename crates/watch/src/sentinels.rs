@@ -4,22 +4,24 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use liveness::sentinel::{
-    Belief, Believer, BelieverConfig, Opinion, SUMMARY_BYTES_MAX, Summary, Verdict,
+    Belief, Believer, BelieverConfig, CHALLENGE_BYTES, Challenge, Opinion, RefusedSummaryError,
+    SUMMARY_BYTES_MAX, Summary, Verdict,
 };
 use liveness::siphash::Key;
 use liveness::states::{GatewayCounters, GatewayState, Watcher};
 
-use crate::link::{WatchError, monotonic_ns, unix_us};
+use crate::link::{WatchError, monotonic_ns, unguessable};
 use crate::options::{AnnounceOptions, WatchOptions};
 
-/// Most summaries received in a row.
-const SUMMARIES_COUNT_MAX: usize = 256;
+/// Most messages received in a row.
+const MESSAGES_COUNT_MAX: usize = 256;
 
 /// Receives the summaries of sentinels.
 #[derive(Debug)]
 pub(crate) struct Listening {
     socket: UdpSocket,
     believer: Believer,
+    key: Key,
 }
 
 impl AsFd for Listening {
@@ -37,7 +39,8 @@ impl Listening {
             gateways_count: u16::try_from(options.gateways.len()).unwrap_or(u16::MAX),
             sentinels: listen.numbers.clone(),
         });
-        Ok(Some(Self { socket: bind(options.near, listen.port)?, believer }))
+        let (socket, key) = (bind(options.near, listen.port)?, options.key);
+        Ok(Some(Self { socket, believer, key }))
     }
 
     pub(crate) fn wakes_at(&self) -> Option<u64> {
@@ -47,10 +50,15 @@ impl Listening {
     /// Takes all summaries that are there and hands over what is to be done.
     pub(crate) fn turn(&mut self, mut each: impl FnMut(Belief)) {
         let mut buffer = [0; SUMMARY_BYTES_MAX + 1];
-        for _summary in 0..SUMMARIES_COUNT_MAX {
-            let Ok((length, _from)) = self.socket.recv_from(&mut buffer) else { break };
+        for _summary in 0..MESSAGES_COUNT_MAX {
+            let Ok((length, from)) = self.socket.recv_from(&mut buffer) else { break };
+            let now_ns = monotonic_ns();
             // What is refused is counted there.
-            self.believer.handle(monotonic_ns(), &buffer[..length]).ok();
+            let refused = self.believer.handle(now_ns, &buffer[..length]).err();
+            let Some(RefusedSummaryError::OtherSession(sentinel)) = refused else { continue };
+            if let Some(challenge) = self.believer.challenge(now_ns, sentinel, unguessable()) {
+                self.socket.send_to(&challenge.encode(&self.key), from).ok();
+            }
         }
         while let Some(belief) = self.believer.poll(monotonic_ns()) {
             each(belief);
@@ -66,7 +74,10 @@ pub(crate) struct Announcing {
     key: Key,
     plan_id: u64,
     next_ns: u64,
+    session: u64,
     sequence: u64,
+    /// Of each host, the nonce of its challenge that has not been answered, or 0.
+    nonces: Vec<u64>,
     before: Vec<GatewayCounters>,
 }
 
@@ -79,7 +90,9 @@ impl Announcing {
             key: options.key,
             plan_id: options.plan_id,
             next_ns: 0,
+            session: unguessable(),
             sequence: 0,
+            nonces: vec![0; announce.hosts.len()],
             before: vec![GatewayCounters::default(); options.gateways.len()],
         }))
     }
@@ -88,29 +101,63 @@ impl Announcing {
         self.next_ns
     }
 
-    /// Sends a summary if one is due, or at once if a gateway's state `has_changed`.
+    /// Sends a summary to all hosts if one is due, or at once if a gateway's state `has_changed`; otherwise to those that have
+    /// challenged this sentinel.
     pub(crate) fn turn(&mut self, watcher: &Watcher, has_changed: bool) {
+        let is_challenged = self.hear_challenges();
         let now_ns = monotonic_ns();
-        if now_ns < self.next_ns && !has_changed {
+        let is_for_all = now_ns >= self.next_ns || has_changed;
+        if !is_for_all && !is_challenged {
             return;
         }
-        self.next_ns = now_ns + u64::from(self.options.interval_ms) * 1_000_000;
-        self.sequence = unix_us().max(self.sequence + 1);
+        if is_for_all {
+            self.next_ns = now_ns + u64::from(self.options.interval_ms) * 1_000_000;
+        }
+        self.sequence += 1;
         let verdicts = self.before.iter_mut().enumerate();
-        let summary = Summary {
+        let mut summary = Summary {
             plan_id: self.plan_id,
             sentinel: self.options.number,
+            session: self.session,
             sequence: self.sequence,
+            nonce: 0,
             interval_ms: self.options.interval_ms,
             verdicts: verdicts
                 .filter_map(|(index, before)| verdict(watcher, index as u16, before))
                 .collect(),
         };
-        let bytes = summary.encode(&self.key);
-        for host in &self.options.hosts {
+        let to_all = summary.encode(&self.key);
+        for (host, nonce) in self.options.hosts.iter().zip(&mut self.nonces) {
             // Lost, as on a wire: hosts notice silence.
-            self.socket.send_to(&bytes, host).ok();
+            match std::mem::take(nonce) {
+                0 if is_for_all => {
+                    self.socket.send_to(&to_all, host).ok();
+                }
+                0 => {}
+                asked => {
+                    summary.nonce = asked;
+                    self.socket.send_to(&summary.encode(&self.key), host).ok();
+                }
+            }
         }
+    }
+
+    /// Notes who is to be answered: hosts that are told anyway, at the addresses that the plan gives them, so that a
+    /// challenge with a false source makes nobody else receive anything.
+    fn hear_challenges(&mut self) -> bool {
+        let mut buffer = [0; CHALLENGE_BYTES + 1];
+        for _challenge in 0..MESSAGES_COUNT_MAX {
+            let Ok((length, from)) = self.socket.recv_from(&mut buffer) else { break };
+            let Ok(challenge) = Challenge::parse(&buffer[..length], &self.key) else { continue };
+            if (challenge.plan_id, challenge.sentinel) != (self.plan_id, self.options.number) {
+                continue;
+            }
+            let mut hosts = self.options.hosts.iter().zip(&mut self.nonces);
+            if let Some((_, nonce)) = hosts.find(|(host, _)| host.ip() == from.ip()) {
+                *nonce = challenge.nonce;
+            }
+        }
+        self.nonces.iter().any(|nonce| *nonce != 0)
     }
 }
 

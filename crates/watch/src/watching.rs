@@ -21,6 +21,7 @@ use crate::link::{self, WatchError, monotonic_ns, unix_us};
 use crate::metrics::{self, GatewayFigures};
 use crate::neighbours;
 use crate::options::{GatewayOptions, WatchOptions};
+use crate::processors::Processors;
 use crate::recorder::Recorder;
 use crate::sentinels::{Announcing, Listening};
 use crate::state_file::{GatewayRecord, StateFile, state_word};
@@ -29,6 +30,8 @@ use crate::state_file::{GatewayRecord, StateFile, state_word};
 const FIND_NS: u64 = 500_000_000;
 /// How often gateways without an answer are looked for on the link.
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
+/// So much later at most: with what the watcher is woken for anyway, unless nothing is due.
+const LOOK_SLACK_NS: u64 = 500_000_000;
 /// So long after the kernel's last announcement routes are put back: changes come in groups.
 const SETTLE_NS: u64 = 20_000_000;
 /// Announcements are not waited for any longer, however many come.
@@ -117,6 +120,17 @@ pub struct Watch {
     complaint: String,
     next_metrics_ns: u64,
     drained: Vec<u16>,
+    readable: Readable,
+    processors: Processors,
+    /// The watcher was doubtful after its last turn.
+    was_doubtful: bool,
+}
+
+/// What there is to read, beside answers.
+#[derive(Debug, Clone, Copy)]
+struct Readable {
+    is_icmp: bool,
+    has_announcements: bool,
 }
 
 impl Watch {
@@ -162,6 +176,9 @@ impl Watch {
             complaint: String::new(),
             next_metrics_ns: 0,
             drained: Vec::new(),
+            readable: Readable { is_icmp: true, has_announcements: true },
+            processors: Processors::open(),
+            was_doubtful: false,
             options,
         };
         watch.watcher.handle_carrier(monotonic_ns(), link.has_carrier());
@@ -264,11 +281,13 @@ impl Watch {
         let watcher = &mut self.watcher;
         self.asking.take(|answer| watcher.handle_answer(answer));
         let asking = &mut self.asking;
-        self.icmp.take(|message| {
-            if let Some(heard) = asking.handle_icmp(message) {
-                watcher.handle_unreachable(monotonic_ns(), &heard);
-            }
-        });
+        if self.readable.is_icmp {
+            self.icmp.take(|message| {
+                if let Some(heard) = asking.handle_icmp(message) {
+                    watcher.handle_unreachable(monotonic_ns(), &heard);
+                }
+            });
+        }
         self.bfd.turn(|gateway, input: BfdInput| {
             watcher.handle_bfd(monotonic_ns(), gateway, input);
         });
@@ -281,7 +300,9 @@ impl Watch {
                 }
             });
         }
-        self.hear_announcements(&|announced| steering.concerns(announced));
+        if self.readable.has_announcements {
+            self.hear_announcements(&|announced| steering.concerns(announced));
+        }
         let filters = self.filters.as_mut();
         if filters.is_some_and(|filters| filters.take(&|changed| steering.concerns(changed))) {
             self.unsettle();
@@ -291,6 +312,10 @@ impl Watch {
             self.learn_drained(steering);
         }
         self.look_for_gateways();
+        if self.was_doubtful {
+            let stolen_ns = self.processors.stolen_ns();
+            self.watcher.handle_stolen(monotonic_ns(), stolen_ns);
+        }
         let mut is_other = false;
         let mut now_ns = monotonic_ns();
         while let Some(output) = self.watcher.poll(now_ns) {
@@ -310,6 +335,7 @@ impl Watch {
             }
         }
         self.asking.flush();
+        self.doubt();
         if is_other {
             self.record_state(recorder);
         }
@@ -320,14 +346,23 @@ impl Watch {
         self.restore(steering, recorder);
     }
 
+    /// Begins to look at the processors when the first round has been missed: what was stolen before was no reason for it.
+    fn doubt(&mut self) {
+        let is_doubtful = self.watcher.is_doubtful();
+        if is_doubtful && !self.was_doubtful {
+            self.processors.begin();
+        }
+        self.was_doubtful = is_doubtful;
+    }
+
     /// Waits for something to do; whether it is to stop. Answers are nothing to do: nothing follows from one before its
-    /// round is over, so a round costs two wake-ups, however many gateways there are.
-    fn sleep(&self, stop: BorrowedFd<'_>) -> Result<bool, SyscallError> {
+    /// round is over, so a round costs one wake-up while all is well, two otherwise, however many gateways there are.
+    fn sleep(&mut self, stop: BorrowedFd<'_>) -> Result<bool, SyscallError> {
         let now_ns = monotonic_ns();
         let settles_ns = self.unsettled.map(|(_, until_ns)| until_ns);
         let silent_ns = self.sentinels.as_ref().and_then(Listening::wakes_at);
         let tells_ns = self.announcing.as_ref().map(Announcing::wakes_at);
-        let looks_ns = Some(self.next_look_ns);
+        let looks_ns = Some(self.next_look_ns.saturating_add(LOOK_SLACK_NS));
         let wakes_ns = [self.bfd.wakes_at(), settles_ns, silent_ns, tells_ns, looks_ns];
         let wakes_ns = wakes_ns.into_iter().flatten().min().unwrap_or(u64::MAX);
         let longest_ns = wakes_ns.min(self.watcher.wakes_at()).saturating_sub(now_ns);
@@ -345,10 +380,14 @@ impl Watch {
         set.extend(more.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         set.extend(self.bfd.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         match rustix::event::poll(&mut set, Some(&timeout)) {
-            Ok(_) => Ok(!set[0].revents().is_empty()),
-            Err(Errno::INTR) => Ok(false),
-            Err(error) => Err(SyscallError::new("poll", "watcher", error)),
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(false),
+            Err(error) => return Err(SyscallError::new("poll", "watcher", error)),
         }
+        let is_readable = |index: usize| !set[index].revents().is_empty();
+        let is_stopped = is_readable(0);
+        self.readable = Readable { is_icmp: is_readable(1), has_announcements: is_readable(2) };
+        Ok(is_stopped)
     }
 
     fn hear_announcements(&mut self, concerns: &dyn Fn(&Notified) -> bool) {
@@ -370,7 +409,7 @@ impl Watch {
                         let has_carrier = !notification.is_gone && link.has_carrier();
                         self.is_interface_gone |= notification.is_gone;
                         self.watcher.handle_carrier(monotonic_ns(), has_carrier);
-                        self.asking.set_mtu(&link);
+                        self.asking.handle_link(&link);
                         self.unsettle();
                     }
                     ref object @ (Notified::Route(_) | Notified::Nexthop(_))

@@ -286,7 +286,9 @@ fn unasked(scene: &mut Scene) -> Result<(), String> {
         let random: Vec<u8> = (0..length).map(|_| scene.random.bits() as u8).collect();
         let (sentinel, sequence) = (number % 4, u64::MAX - u64::from(number));
         let (interval_ms, verdicts) = (scene.nasty() as u32, Vec::new());
-        let summary = Summary { plan_id, sentinel, sequence, interval_ms, verdicts };
+        let (session, nonce) = (scene.nasty(), scene.nasty());
+        let summary =
+            Summary { plan_id, sentinel, session, sequence, nonce, interval_ms, verdicts };
         let foreign = summary.encode(&Key::new([9; 16]));
         let ends = [GATEWAY.into(), HOST.into()];
         packets.push(wrapped(&random, ends, summaries));

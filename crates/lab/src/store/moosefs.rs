@@ -11,7 +11,7 @@ use super::{Part, find_program, is_listening, is_mounted, spawn, wait_for};
 use crate::LabError;
 
 pub(super) const PROGRAMS: &[&str] =
-    &["mfsmaster", "mfschunkserver", "mfsmount", "mfssetgoal", "mfssettrashtime"];
+    &["mfsmaster", "mfschunkserver", "mfsmount", "mfssetgoal", "mfssettrashtime", "mfssetquota"];
 pub(super) const PACKAGES: &str = "moosefs-master moosefs-chunkserver moosefs-client";
 
 /// The packages make this directory; the programs want theirs there.
@@ -20,8 +20,9 @@ const DATA: &str = "/var/lib/mfs";
 pub(super) const CLIENTS_PORT: u16 = 9421;
 /// Where a chunk server listens (`CSSERV_LISTEN_PORT`).
 const CHUNKS_PORT: u16 = 9422;
-/// What a server keeps besides its data, bytes.
-const BESIDE_BYTES: u64 = 128 << 20;
+/// What a server must leave free, bytes (`HDD_LEAVE_SPACE_DEFAULT`), and what it may have more to keep than others: three
+/// chunks.
+const BESIDE_BYTES: u64 = (64 + 3 * 64) << 20;
 
 fn command(name: &str) -> Command {
     Command::new(find_program(name).unwrap_or_else(|| name.into()))
@@ -61,14 +62,17 @@ fn start_master(part: &Part) -> Result<Child, LabError> {
     Ok(child)
 }
 
-/// One copy of each chunk, and no trash: with the default of a day what tests delete would fill the memory.
+/// One copy of each chunk, and no trash: with the default of a day what tests delete would fill the memory. More than the
+/// servers may keep is refused by the master, at once: a client whose chunk no server takes would try again for minutes.
 fn set_defaults(part: &Part) -> Result<(), LabError> {
     let point = part.filesystem.mount_point();
     let mut child = spawn(&mut client(part))?;
     wait_for(&mut child, "the master's own mount", || is_mounted(&point))?;
-    let set = [("mfssetgoal", ["-r", "1"]), ("mfssettrashtime", ["-r", "0"])];
-    for (name, arguments) in set {
-        let mut setter = spawn(command(name).args(arguments).arg(&point))?;
+    let most = part.filesystem.bytes_max().to_string();
+    let set =
+        [("mfssetgoal", "-r", "1"), ("mfssettrashtime", "-r", "0"), ("mfssetquota", "-S", &most)];
+    for (name, option, value) in set {
+        let mut setter = spawn(command(name).args([option, value]).arg(&point))?;
         let status = setter.wait().map_err(LabError::state("wait for", name))?;
         if !status.success() {
             return Err(LabError::NotStarted(format!("{name}: {status}")));

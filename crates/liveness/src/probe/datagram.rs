@@ -25,8 +25,10 @@ pub struct Datagram {
     pub source_port: u16,
     /// UDP port it goes to.
     pub destination_port: u16,
-    /// Where in the packet its payload is.
+    /// Where in the packet its payload is, or the beginning of it.
     pub payload: Range<usize>,
+    /// How long its payload is.
+    pub payload_bytes: usize,
 }
 
 /// Bytes of IP and UDP headers before the payload, by family.
@@ -36,11 +38,22 @@ pub fn header_bytes(is_v6: bool) -> usize {
 }
 
 impl Datagram {
-    /// Reads a packet. A quoted packet may be cut off: with `is_quoted` the payload ends where the bytes do.
+    /// Reads a packet.
     ///
     /// # Errors
     /// It is no unfragmented UDP datagram with a plain IP header.
-    pub fn parse(packet: &[u8], is_quoted: bool) -> Result<Self, RefusedProbeError> {
+    pub fn parse(packet: &[u8]) -> Result<Self, RefusedProbeError> {
+        Self::parse_beginning(packet, Some(packet.len()))
+    }
+
+    /// Reads the beginning of a packet of so many bytes; `None` where nobody knows how many, as in a quotation.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), or the packet is shorter than its header states.
+    pub fn parse_beginning(
+        packet: &[u8],
+        packet_bytes: Option<usize>,
+    ) -> Result<Self, RefusedProbeError> {
         let (source, destination, udp) = match packet.first().map(|first| first >> 4) {
             Some(4) => parse_v4(packet)?,
             Some(6) => parse_v6(packet)?,
@@ -53,8 +66,9 @@ impl Datagram {
         if stated != udp.len() {
             return Err(RefusedProbeError::Padding);
         }
-        let end = if is_quoted { udp.end.min(packet.len()) } else { udp.end };
-        if end > packet.len() || end < udp.start + UDP_BYTES {
+        let end = udp.end.min(packet.len());
+        let is_cut_off = packet_bytes.is_some_and(|bytes| bytes < udp.end);
+        if is_cut_off || end < udp.start + UDP_BYTES {
             return Err(RefusedProbeError::TooShort);
         }
         Ok(Self {
@@ -63,6 +77,7 @@ impl Datagram {
             source_port: u16::from_be_bytes([head[0], head[1]]),
             destination_port: u16::from_be_bytes([head[2], head[3]]),
             payload: udp.start + UDP_BYTES..end,
+            payload_bytes: stated - UDP_BYTES,
         })
     }
 }

@@ -187,7 +187,7 @@ impl Prober {
         length
     }
 
-    /// Takes what came from `source_mac`.
+    /// Takes what came from `source_mac`: a packet of `packet_bytes` or its beginning, of which padding may be missing.
     ///
     /// # Errors
     /// It is no answer to an open question; refused and counted.
@@ -196,8 +196,9 @@ impl Prober {
         now_ns: u64,
         source_mac: MacAddress,
         packet: &[u8],
+        packet_bytes: usize,
     ) -> Result<Answer, RefusedProbeError> {
-        let outcome = self.answer(now_ns, source_mac, packet);
+        let outcome = self.answer(now_ns, source_mac, packet, packet_bytes);
         self.counters.count(outcome)
     }
 
@@ -206,12 +207,13 @@ impl Prober {
         now_ns: u64,
         source_mac: MacAddress,
         packet: &[u8],
+        packet_bytes: usize,
     ) -> Result<Answer, RefusedProbeError> {
-        let datagram = Datagram::parse(packet, false)?;
+        let datagram = Datagram::parse_beginning(packet, Some(packet_bytes))?;
         let (config, bytes) = (&self.config, &packet[datagram.payload.clone()]);
         let ports = Ports { prober: datagram.destination_port, reflector: datagram.source_port };
         self.check_ends(datagram.destination, datagram.source, ports)?;
-        let answer = Payload::parse(bytes, bytes.len())?;
+        let answer = Payload::parse(bytes, datagram.payload_bytes)?;
         if answer.kind != Kind::Answer {
             return Err(RefusedProbeError::Direction);
         }
@@ -255,7 +257,7 @@ impl Prober {
             (false, 3, code) | (true, 1, code) => UnreachableKind::Code(code),
             _no_error => return Err(RefusedProbeError::Quote),
         };
-        let datagram = Datagram::parse(quote, true)?;
+        let datagram = Datagram::parse_beginning(quote, None)?;
         let ports = Ports { prober: datagram.source_port, reflector: datagram.destination_port };
         self.check_ends(datagram.source, datagram.destination, ports)?;
         let bytes = &quote[datagram.payload];

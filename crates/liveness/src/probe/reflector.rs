@@ -106,7 +106,7 @@ impl Reflector {
         if source_mac[0] & 1 != 0 || source_mac == [0; 6] {
             return Err(RefusedProbeError::SourceMac);
         }
-        let datagram = Datagram::parse(packet, false)?;
+        let datagram = Datagram::parse(packet)?;
         let ports = Ports { prober: datagram.source_port, reflector: datagram.destination_port };
         if ports != self.ports {
             return Err(RefusedProbeError::OtherPorts);

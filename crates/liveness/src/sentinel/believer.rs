@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use thiserror::Error;
 
+use super::challenge::Challenge;
 use super::summary::{MalformedSummaryError, Opinion, Summary};
 use crate::siphash::Key;
 use crate::steady::SteadyClock;
@@ -14,6 +15,11 @@ const SILENT_INTERVALS: u64 = 3;
 const TRUSTED_COUNT: u32 = 5;
 /// What a sentinel may say its interval is, milliseconds.
 const INTERVAL_MS: std::ops::RangeInclusive<u32> = 10..=10_000;
+
+/// A sentinel is challenged no more often than this.
+const CHALLENGE_INTERVAL_NS: u64 = 250_000_000;
+/// A challenge must be answered within this.
+const CHALLENGE_NS: u64 = 2_000_000_000;
 
 /// What a believer is made with.
 #[derive(Debug, Clone)]
@@ -40,9 +46,12 @@ pub enum RefusedSummaryError {
     /// Its sender is not a sentinel of the plan.
     #[error("the plan has no sentinel {0}")]
     UnknownSentinel(u32),
-    /// It is no newer than the last of its sentinel.
+    /// It is no newer than the last of its sentinel's session.
     #[error("the summary is no newer than the last of sentinel {0}")]
     Replayed(u32),
+    /// Its session is not known, and it answers no challenge: [`Believer::challenge`] the sentinel.
+    #[error("sentinel {0} has begun another session, or somebody repeats an old summary")]
+    OtherSession(u32),
 }
 
 /// What a host is to do.
@@ -61,7 +70,11 @@ pub enum Belief {
 
 #[derive(Debug, Clone, Default)]
 struct Sentinel {
+    /// What it has proved to be running.
+    session: Option<u64>,
     sequence: u64,
+    /// Nonce of the challenge that it has not answered, and when it was made.
+    challenge: Option<(u64, u64)>,
     heard: Option<u64>,
     silent_ns: u64,
     streak_count: u32,
@@ -124,7 +137,14 @@ impl Believer {
         let number = summary.sentinel;
         let sentinel = self.sentinels.get_mut(&number);
         let sentinel = sentinel.ok_or(RefusedSummaryError::UnknownSentinel(number))?;
-        if summary.sequence <= sentinel.sequence {
+        if sentinel.session != Some(summary.session) {
+            if !sentinel.is_answer(now_ns, summary.nonce) {
+                return Err(RefusedSummaryError::OtherSession(number));
+            }
+            sentinel.session = Some(summary.session);
+            sentinel.challenge = None;
+            sentinel.streak_count = 0;
+        } else if summary.sequence <= sentinel.sequence {
             return Err(RefusedSummaryError::Replayed(number));
         }
         if sentinel.is_silent(now_ns) {
@@ -142,6 +162,20 @@ impl Believer {
             }
         }
         Ok(())
+    }
+
+    /// A challenge for a sentinel whose session is not known, to be sent to where its summary came from; `None` if it was
+    /// challenged within the last quarter second. `nonce` must be random.
+    pub fn challenge(&mut self, now_ns: u64, sentinel: u32, nonce: u64) -> Option<Challenge> {
+        let now_ns = self.clock.advance(now_ns).0;
+        let known = self.sentinels.get_mut(&sentinel)?;
+        let is_early = |(_, made_ns): (u64, u64)| now_ns - made_ns < CHALLENGE_INTERVAL_NS;
+        if known.challenge.is_some_and(is_early) {
+            return None;
+        }
+        let nonce = nonce.max(1);
+        known.challenge = Some((nonce, now_ns));
+        Some(Challenge { plan_id: self.plan_id, sentinel, nonce })
     }
 
     /// When [`poll`](Self::poll) has something to do next, unless something is handled before.
@@ -182,6 +216,12 @@ impl Believer {
 }
 
 impl Sentinel {
+    fn is_answer(&self, now_ns: u64, nonce: u64) -> bool {
+        self.challenge.is_some_and(|(asked, made_ns)| {
+            nonce == asked && now_ns.saturating_sub(made_ns) <= CHALLENGE_NS
+        })
+    }
+
     fn is_silent(&self, now_ns: u64) -> bool {
         self.heard.is_none_or(|heard_ns| now_ns.saturating_sub(heard_ns) > self.silent_ns)
     }

@@ -3,14 +3,16 @@
 //! | bytes | |
 //! |---|---|
 //! | 0–3 | `CSsv` |
-//! | 4 | version, 1 |
+//! | 4 | version, 2 |
 //! | 5 | 0 |
 //! | 6–7 | number of gateways, n |
 //! | 8–15 | the plan's number |
 //! | 16–23 | sequence number |
 //! | 24–27 | the sentinel's number |
 //! | 28–31 | interval between summaries, milliseconds |
-//! | 32– | n times: gateway's index (2), opinion (1), loss in percent (1), round trip in microseconds (4) |
+//! | 32–39 | the sentinel's session |
+//! | 40–47 | nonce of the challenge that this answers; 0: none |
+//! | 48– | n times: gateway's index (2), opinion (1), loss in percent (1), round trip in microseconds (4) |
 //! | last 16 | tag ([`siphash`](crate::siphash)) of all before |
 
 use thiserror::Error;
@@ -18,8 +20,8 @@ use thiserror::Error;
 use crate::siphash::{Key, TAG_BYTES};
 
 const MAGIC: [u8; 4] = *b"CSsv";
-const VERSION: u8 = 1;
-const HEADER_BYTES: usize = 32;
+pub(super) const VERSION: u8 = 2;
+const HEADER_BYTES: usize = 48;
 const VERDICT_BYTES: usize = 8;
 const VERDICTS_COUNT_MAX: usize = 256;
 
@@ -59,8 +61,12 @@ pub struct Summary {
     pub plan_id: u64,
     /// The sentinel's number.
     pub sentinel: u32,
-    /// Grows with each summary of the sentinel; microseconds since 1970 do.
+    /// Random number that the sentinel chose when it began.
+    pub session: u64,
+    /// Grows with each summary of the session.
     pub sequence: u64,
+    /// Nonce of the host's [`Challenge`](super::Challenge) that this answers; 0 if it answers none.
+    pub nonce: u64,
     /// Interval between summaries, milliseconds.
     pub interval_ms: u32,
     /// At most 256 gateways.
@@ -73,8 +79,8 @@ pub enum MalformedSummaryError {
     /// It is something else.
     #[error("the message is no summary of a sentinel")]
     NoSummary,
-    /// The summary is of another version.
-    #[error("the summary is of version {0}, not 1")]
+    /// The message is of another version.
+    #[error("the message is of version {0}, not 2")]
     Version(u8),
     /// Its length is not what it says.
     #[error("the summary has {came} bytes and states {stated}")]
@@ -106,6 +112,8 @@ impl Summary {
         bytes.extend(self.sequence.to_be_bytes());
         bytes.extend(self.sentinel.to_be_bytes());
         bytes.extend(self.interval_ms.to_be_bytes());
+        bytes.extend(self.session.to_be_bytes());
+        bytes.extend(self.nonce.to_be_bytes());
         for verdict in verdicts {
             let opinion = match verdict.opinion {
                 Opinion::Works => 0,
@@ -153,6 +161,8 @@ impl Summary {
             sequence: wide(16),
             sentinel: half(24),
             interval_ms: half(28),
+            session: wide(32),
+            nonce: wide(40),
             verdicts: verdicts.collect::<Result<_, _>>()?,
         })
     }

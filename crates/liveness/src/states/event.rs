@@ -115,6 +115,11 @@ pub enum EventKind {
         /// How late it was.
         late_ns: u64,
     },
+    /// A processor of this machine was taken away, as a hypervisor does; the open rounds are discounted.
+    Starved {
+        /// For how long, since the first round was missed.
+        stolen_ns: u64,
+    },
     /// The clock went back; time is taken to have stood still.
     ClockWentBack {
         /// How far the clock went back.

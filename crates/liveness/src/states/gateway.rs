@@ -252,6 +252,32 @@ impl Gateway {
         }
     }
 
+    /// Nothing is held against it.
+    pub(super) fn is_well(&self) -> bool {
+        self.health == Health::Good
+            && self.missed_count == 0
+            && self.full_missed_count == 0
+            && !self.is_called_unreachable()
+    }
+
+    /// It has failed by missed rounds, and has answered every one since.
+    pub(super) fn is_returning(&self) -> bool {
+        let is_missed = matches!(self.health, Health::Failed(Cause::Probes | Cause::Unreachable));
+        is_missed && self.missed_count == 0 && self.streak_count > 0
+    }
+
+    /// It has answered a round after this one, or is not expected to.
+    pub(super) fn has_answered_since(&self, round: u64) -> bool {
+        let is_expected = self.is_probed && matches!(self.health, Health::Good | Health::Suspect);
+        !is_expected || self.answered > round
+    }
+
+    /// It is about to fail.
+    pub(super) fn is_doubtful(&self) -> bool {
+        let is_missed = self.missed_count > 0 || self.full_missed_count > 0;
+        is_missed && matches!(self.health, Health::Good | Health::Suspect)
+    }
+
     fn is_called_unreachable(&self) -> bool {
         self.unreachable > self.answered
     }

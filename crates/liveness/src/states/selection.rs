@@ -24,7 +24,15 @@ pub(super) fn select(gateways: &[Gateway], at_once_ns: u64) -> (Tier, Vec<bool>)
         chosen.contains(&true).then_some((tier, chosen))
     };
     let is_at_once = |one: &Gateway| one.is_used || one.failed_ns >= at_once_ns;
+    // Held with all others, a gateway is not taken out of use for answering again a moment later than another one.
+    let with_returning = |(tier, mut chosen): (Tier, Vec<bool>)| {
+        for (is_chosen, one) in chosen.iter_mut().zip(gateways) {
+            *is_chosen |= one.is_used && one.is_returning() && !one.is_draining();
+        }
+        (tier, chosen)
+    };
     choose(Tier::Healthy, &|one| is_healthy(one) && !one.is_draining())
+        .map(with_returning)
         .or_else(|| choose(Tier::Damped, &|one| one.health == Health::Damped && !one.is_draining()))
         .or_else(|| choose(Tier::Draining, &|one| is_healthy(one) || one.health == Health::Damped))
         .or_else(|| choose(Tier::MtuHoles, &|one| one.health == Health::Failed(Cause::MtuHole)))

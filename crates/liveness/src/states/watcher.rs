@@ -16,6 +16,10 @@ use crate::steady::SteadyClock;
 /// is then missed ten thousand times more rarely, and detection takes no longer.
 const SUSPECT_PROBES_COUNT: u8 = 3;
 
+/// So many times in a row missed rounds are put down to processors that were taken away: a failure that happens at the
+/// same time is found after as many more times `multiplier` rounds at most.
+const STARVED_COUNT_MAX: u8 = 2;
+
 /// A probe to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
@@ -60,6 +64,10 @@ pub struct Watcher {
     /// Newest round that was looked at after its timeout.
     checked_round: u64,
     has_carrier: bool,
+    /// Times in a row that missed rounds were put down to processors that were taken away.
+    starved_count: u8,
+    /// The newest round then.
+    starved_round: u64,
     tier: Tier,
     is_changed: bool,
     outputs: VecDeque<Output>,
@@ -88,6 +96,8 @@ impl Watcher {
             next_round_ns: None,
             checked_round: 0,
             has_carrier: true,
+            starved_count: 0,
+            starved_round: 0,
             tier: Tier::Healthy,
             is_changed: true,
             outputs: VecDeque::with_capacity(64),
@@ -156,6 +166,27 @@ impl Watcher {
         if is_up {
             self.next_round_ns = None;
         }
+    }
+
+    /// Whether a gateway is about to fail for missed rounds, so that it matters whether they are its fault.
+    #[must_use]
+    pub fn is_doubtful(&self) -> bool {
+        self.gateways.iter().any(Gateway::is_doubtful)
+    }
+
+    /// While the watcher [`is_doubtful`](Self::is_doubtful), a processor of this machine was taken away for so long
+    /// altogether. What this host's kernel or a neighbour on it should have done on that processor was not done, so from half
+    /// an interval on the missed rounds prove nothing; but no more than twice in a row.
+    pub fn handle_stolen(&mut self, now_ns: u64, stolen_ns: u64) {
+        self.advance(now_ns);
+        if stolen_ns < self.config.interval_ns / 2 || self.starved_count >= STARVED_COUNT_MAX {
+            return;
+        }
+        self.starved_count += 1;
+        self.starved_round = self.rounds.newest();
+        self.rounds.discount_all();
+        self.is_changed = true;
+        self.say(now_ns, EventKind::Starved { stolen_ns });
     }
 
     /// BFD says something about a gateway. A session that has never been up says nothing.
@@ -234,7 +265,8 @@ impl Watcher {
         }
         let Some(round_ns) = self.next_round_ns else { return 0 };
         let ready = self.gateways.iter().filter_map(Gateway::ready_ns).min();
-        let wakes_ns = round_ns.min(self.check_ns().unwrap_or(u64::MAX));
+        let check_ns = self.check_ns().filter(|_| !self.can_check_late());
+        let wakes_ns = round_ns.min(check_ns.unwrap_or(u64::MAX));
         self.clock.raw(wakes_ns.min(ready.unwrap_or(u64::MAX)))
     }
 
@@ -270,6 +302,14 @@ impl Watcher {
     /// A relaxed watcher that misses an answer does not wait for the next relaxed round.
     fn must_hurry(&self) -> bool {
         self.relaxed_ns.is_some() && self.gateways.iter().any(|one| one.missed_count > 0)
+    }
+
+    /// Nothing follows from the first missed answer of a gateway that is well, so the next round is soon enough to
+    /// notice it. From then on each round is looked at after its timeout, and a failure is found no later.
+    fn can_check_late(&self) -> bool {
+        self.relaxed_ns.is_none()
+            && self.config.multiplier > 1
+            && self.gateways.iter().all(Gateway::is_well)
     }
 
     /// When the newest round is to be looked at for missing answers.
@@ -322,6 +362,9 @@ impl Watcher {
     fn conclude(&mut self, now_ns: u64, steady_ns: u64) {
         for gateway in &mut self.gateways {
             gateway.evaluate(steady_ns, &self.rounds, &self.config);
+        }
+        if self.gateways.iter().all(|one| one.has_answered_since(self.starved_round)) {
+            self.starved_count = 0;
         }
         let at_once_ns = self.config.interval_ns.saturating_mul(self.config.multiplier.into());
         let (tier, mut chosen) =

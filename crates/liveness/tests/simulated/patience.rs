@@ -1,7 +1,7 @@
 //! No false alarm.
 
-use liveness::probe::SizeClass;
-use liveness::states::{EventKind, GatewayState, WatchConfig};
+use liveness::probe::{Answer, SizeClass};
+use liveness::states::{EventKind, GatewayState, Inputs, Output, WatchConfig, Watcher};
 
 use crate::world::{MS, S, World};
 
@@ -136,4 +136,111 @@ fn the_loss_of_the_own_link_blames_nobody() {
     assert_eq!(world.alarms(), [] as [&(u64, EventKind); 0]);
     assert!(world.asked_count > asked_count + 3 * 190);
     assert_eq!(world.count(|kind| matches!(kind, EventKind::Carrier { .. })), 2);
+}
+
+/// How often a watcher of three gateways is woken in the second from `from_ns` on, and then reads the answers; with `is_dead`
+/// one gateway does not answer.
+fn wakes_count(
+    watcher: &mut Watcher,
+    answers: &mut Vec<Answer>,
+    from_ns: u64,
+    is_dead: bool,
+) -> usize {
+    for count in 0.. {
+        let now_ns = watcher.wakes_at().max(from_ns);
+        if now_ns >= from_ns + S {
+            return count;
+        }
+        answers.drain(..).for_each(|answer| watcher.handle_answer(&answer));
+        while let Some(output) = watcher.poll(now_ns) {
+            let Output::Ask(ask) = output else { continue };
+            let answer =
+                Answer { gateway: ask.gateway, round: ask.round, size: ask.size, rtt_ns: MS };
+            answers.extend(Some(answer).filter(|one| !is_dead || one.gateway > 0));
+        }
+    }
+    0
+}
+
+#[test]
+fn a_round_wakes_a_watcher_once_while_all_is_well_and_twice_otherwise() {
+    for (multiplier, well_count) in [(2, 20), (3, 20), (1, 40)] {
+        let config = WatchConfig { multiplier, ..WatchConfig::default() };
+        let mut watcher = Watcher::new(config, &[Inputs::default(); 3]).unwrap();
+        let mut answers = Vec::new();
+        let mut count =
+            |second, is_dead| wakes_count(&mut watcher, &mut answers, second * S, is_dead);
+        count(1, false);
+        assert_eq!(count(2, false), well_count, "{multiplier}");
+        assert!(count(3, true) >= 38, "{multiplier}");
+    }
+}
+
+#[test]
+fn rounds_missed_while_a_processor_was_away_blame_nobody() {
+    for (stolen_ns, is_explained) in [(20 * MS, false), (100 * MS, true)] {
+        for seed in 0..20 {
+            let mut world = World::new(WatchConfig::default(), 4, seed);
+            world.stolen_ns = stolen_ns;
+            for gateway in (0..4).cycle().take(40) {
+                let for_ns = S + world.random.below(50 * MS);
+                world.run(for_ns);
+                world.gateways[gateway].is_dead = true;
+                world.run(200 * MS);
+                world.gateways[gateway].is_dead = false;
+            }
+            assert_eq!(world.alarms().is_empty(), is_explained, "seed {seed}");
+            let is_starved = |kind: &EventKind| matches!(kind, EventKind::Starved { .. });
+            assert_eq!(world.count(is_starved) > 0, is_explained, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_failure_while_processors_are_always_away_is_found_within_half_a_second() {
+    for seed in 0..100 {
+        let mut world = World::new(WatchConfig::default(), 3, seed);
+        world.stolen_ns = 100 * MS;
+        let phase_ns = world.random.below(50 * MS);
+        world.run(2 * S + phase_ns);
+        world.gateways[1].is_dead = true;
+        let failed_ns = world.now_ns;
+        world.run(S);
+        let found_ns = world.entered(1, GatewayState::Down, failed_ns).unwrap() - failed_ns;
+        assert!(found_ns <= 500 * MS, "seed {seed}: {found_ns}");
+        // One that has failed does not use up what others are granted.
+        world.gateways[2].is_dead = true;
+        world.run(130 * MS);
+        world.gateways[2].is_dead = false;
+        world.run(S);
+        assert_eq!(world.used(), [0, 2], "seed {seed}");
+    }
+}
+
+#[test]
+fn gateways_held_together_stay_in_use_when_one_answers_a_moment_before_another() {
+    for seed in 0..50 {
+        let mut world = World::new(WatchConfig::default(), 4, seed);
+        world.run(2 * S);
+        world.far_answers = false;
+        let phase_ns = world.random.below(50 * MS);
+        world.run(S + phase_ns);
+        world.events.clear();
+        world.gateways[1].is_dead = true;
+        world.gateways[3].is_dead = true;
+        world.far_answers = true;
+        world.run(120 * MS);
+        world.gateways[1].is_dead = false;
+        world.run(5 * S);
+        let changes: Vec<_> = world
+            .events
+            .iter()
+            .filter_map(|(_, kind)| match kind {
+                EventKind::Use { gateways } => Some(gateways.as_slice()),
+                _other => None,
+            })
+            .collect();
+        assert_eq!(changes, [[0, 1, 2]], "seed {seed}: only the one that stayed dead");
+        assert_eq!(world.state(1), GatewayState::Up);
+    }
 }

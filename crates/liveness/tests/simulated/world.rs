@@ -52,6 +52,9 @@ pub(crate) struct World {
     pub(crate) clock_skew_ns: i64,
     /// The host does nothing until then.
     pub(crate) asleep_until_ns: u64,
+    /// What the processors' figures say was stolen since the watcher became doubtful.
+    pub(crate) stolen_ns: u64,
+    was_doubtful: bool,
     /// The watcher is woken late by up to so much.
     pub(crate) lateness_ns: u64,
     pub(crate) events: Vec<(u64, EventKind)>,
@@ -78,6 +81,8 @@ impl World {
             now_ns: S,
             clock_skew_ns: 0,
             asleep_until_ns: 0,
+            stolen_ns: 0,
+            was_doubtful: false,
             lateness_ns: MS / 10,
             events: Vec::new(),
             asked_count: 0,
@@ -123,6 +128,9 @@ impl World {
             self.flying.pop();
             self.arrive(arrival);
         }
+        if self.was_doubtful {
+            self.watcher.handle_stolen(self.clock_ns(), self.stolen_ns);
+        }
         for turn in 0.. {
             assert!(turn < 10_000, "the watcher does not come to rest");
             let Some(output) = self.watcher.poll(self.clock_ns()) else { break };
@@ -131,6 +139,7 @@ impl World {
                 Output::Event(event) => self.hear(event),
             }
         }
+        self.was_doubtful = self.watcher.is_doubtful();
         let used: Vec<u16> = self.watcher.used().collect();
         assert!(!used.is_empty(), "no gateway in use at {}", self.now_ns);
         assert_eq!(used, self.used, "the gateways in use are those announced");

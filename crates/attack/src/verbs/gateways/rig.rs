@@ -162,7 +162,7 @@ impl Rig {
             for index in 0..came {
                 let (_, packet) = self.receive.packet(index);
                 let length = packet.len();
-                if datagram::Datagram::parse(packet, false)
+                if datagram::Datagram::parse(packet)
                     .is_ok_and(|datagram| datagram.source_port == Ports::default().reflector)
                 {
                     lengths.push(length);
