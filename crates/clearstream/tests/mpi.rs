@@ -156,6 +156,27 @@ fn the_transport_is_said_and_can_be_set() {
     assert!(text.contains("none of direct, rings and off"), "{text}");
 }
 
+#[test]
+fn a_malformed_switch_name_is_refused_before_the_launcher_starts() {
+    let scratch = Scratch::new("mpi-port").expect("a folder");
+    let started = scratch.path().join("started");
+    let launcher = ["--", "mpirun.openmpi", "--oversubscribe", "-n", "1", "touch"];
+    for name in ["vale 0", "", "@rack7", "vale0@", "vale0:a"] {
+        let mut by_option = mpi(&["--port", name]);
+        let mut by_variable = mpi(&[]);
+        by_variable.env("FI_CLEARSTREAM_PORT", name);
+        // An empty variable is none.
+        let variable = (!name.is_empty()).then_some(&mut by_variable);
+        for command in [Some(&mut by_option), variable].into_iter().flatten() {
+            let (code, text) = told(command.args(launcher).arg(&started));
+            assert_eq!(code, Some(2), "{name}: {text}");
+            assert_eq!(text.lines().count(), 1, "{name}: {text}");
+            assert!(text.to_lowercase().contains("port"), "{name}: {text}");
+            assert!(!started.exists(), "{name}: {text}");
+        }
+    }
+}
+
 /// What `mpi plan --json` tells, with these arguments.
 fn planned(arguments: &[&str]) -> serde_json::Value {
     let mut command = Command::new(PROGRAM);

@@ -202,7 +202,8 @@ pub(crate) struct EqOps {
     pub(crate) read: extern "C" fn() -> isize,
     pub(crate) readerr: extern "C" fn() -> isize,
     pub(crate) write: Unserved,
-    pub(crate) sread: extern "C" fn() -> isize,
+    pub(crate) sread:
+        unsafe extern "C" fn(*mut FidEq, *mut u32, *mut c_void, usize, c_int, u64) -> isize,
     pub(crate) strerror: extern "C" fn() -> *const c_char,
 }
 

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 
 use messaging::{BufferId, CopyRequest, Memory};
 
+use crate::fence::Number;
 use crate::local::Process;
 
 /// Numbers with this bit name a list of pieces, others are addresses: no address of a process has it.
@@ -36,13 +37,17 @@ impl Lent {
 
     /// A buffer in one piece.
     ///
+    /// # Errors
+    /// `EFAULT`: a null pointer with a length, as Open MPI gives for memory relative to `MPI_BOTTOM`.
+    ///
     /// # Safety
     /// The memory may be read, for receives written, until [`Buffers::give_back`].
-    pub(crate) unsafe fn whole(start: *const u8, length_bytes: usize) -> Self {
-        Self {
+    pub(crate) unsafe fn whole(start: *const u8, length_bytes: usize) -> Result<Self, Number> {
+        check(start.addr(), length_bytes)?;
+        Ok(Self {
             buffer: BufferId(start.expose_provenance() as u64),
             length_bytes: length_bytes as u64,
-        }
+        })
     }
 
     /// Its address; 0 for one of pieces.
@@ -51,17 +56,26 @@ impl Lent {
     }
 }
 
+/// Refuses memory that cannot be a program's.
+fn check(start: usize, length_bytes: usize) -> Result<(), Number> {
+    if start == 0 && length_bytes > 0 { Err(libc::EFAULT) } else { Ok(()) }
+}
+
 impl Buffers {
     /// A buffer of the pieces that `vectors` lists.
     ///
+    /// # Errors
+    /// As [`Lent::whole`], for any piece.
+    ///
     /// # Safety
     /// As [`Lent::whole`], for each piece.
-    pub(crate) unsafe fn pieces(&mut self, vectors: &[libc::iovec]) -> Lent {
+    pub(crate) unsafe fn pieces(&mut self, vectors: &[libc::iovec]) -> Result<Lent, Number> {
         match vectors {
-            [] => Lent::NOTHING,
+            [] => Ok(Lent::NOTHING),
             // SAFETY: the caller's promise.
             [one] => unsafe { Lent::whole(one.iov_base.cast(), one.iov_len) },
             many => {
+                many.iter().try_for_each(|one| check(one.iov_base.addr(), one.iov_len))?;
                 let piece = |vector: &libc::iovec| Piece {
                     start: vector.iov_base.expose_provenance(),
                     length_bytes: vector.iov_len,
@@ -69,7 +83,7 @@ impl Buffers {
                 let pieces: Vec<Piece> = many.iter().map(piece).collect();
                 let length_bytes = pieces.iter().map(|piece| piece.length_bytes as u64).sum();
                 let index = crate::fence::keep(&mut self.lists, pieces);
-                Lent { buffer: BufferId(LIST | index as u64), length_bytes }
+                Ok(Lent { buffer: BufferId(LIST | index as u64), length_bytes })
             }
         }
     }
@@ -184,7 +198,7 @@ mod tests {
         });
         let mut buffers = Buffers::default();
         // SAFETY: `memory` outlives `buffers` and is not touched otherwise meanwhile.
-        let lent = unsafe { buffers.pieces(&vectors) };
+        let lent = unsafe { buffers.pieces(&vectors) }.expect("no null pointer");
         assert_eq!(lent.length_bytes, 22);
         let bytes: Vec<u8> = (1..=22).collect();
         for (offset, length) in [(0, 22), (3, 6), (7, 5), (21, 1), (22, 0), (6, 16)] {

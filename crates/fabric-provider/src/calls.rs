@@ -108,7 +108,11 @@ struct Receiving {
 ///
 /// # Safety
 /// `ep` is an endpoint of this provider's.
-unsafe fn send(ep: *mut FidEp, sending: Sending, lend: impl FnOnce(&mut Buffers) -> Lent) -> isize {
+unsafe fn send(
+    ep: *mut FidEp,
+    sending: Sending,
+    lend: impl FnOnce(&mut Buffers) -> Result<Lent, Number>,
+) -> isize {
     answer(|| {
         let call = |endpoint: &mut Endpoint, queues: &mut Queues<'_>| {
             let flags = sending.flags.unwrap_or(endpoint.binding.send_flags);
@@ -119,7 +123,7 @@ unsafe fn send(ep: *mut FidEp, sending: Sending, lend: impl FnOnce(&mut Buffers)
             } else {
                 SendMode::Standard
             };
-            let lent = lend(&mut endpoint.buffers);
+            let lent = lend(&mut endpoint.buffers)?;
             let is_told = !endpoint.binding.is_send_selective || flags & abi::COMPLETION != 0;
             let outgoing = Outgoing {
                 to: sending.to,
@@ -145,11 +149,11 @@ unsafe fn send(ep: *mut FidEp, sending: Sending, lend: impl FnOnce(&mut Buffers)
 unsafe fn inject(
     ep: *mut FidEp,
     sending: Sending,
-    lend: impl FnOnce(&mut Buffers) -> Lent,
+    lend: impl FnOnce(&mut Buffers) -> Result<Lent, Number>,
 ) -> isize {
     answer(|| {
         let call = |endpoint: &mut Endpoint, queues: &mut Queues<'_>| {
-            let lent = lend(&mut endpoint.buffers);
+            let lent = lend(&mut endpoint.buffers)?;
             let outgoing = Outgoing {
                 to: sending.to,
                 channel: sending.channel,
@@ -174,7 +178,7 @@ unsafe fn inject(
 unsafe fn receive(
     ep: *mut FidEp,
     receiving: Receiving,
-    lend: impl FnOnce(&mut Buffers) -> Lent,
+    lend: impl FnOnce(&mut Buffers) -> Result<Lent, Number>,
 ) -> isize {
     answer(|| {
         let call = |endpoint: &mut Endpoint, queues: &mut Queues<'_>| {
@@ -195,8 +199,11 @@ unsafe fn receive(
             if is_tagged && is(abi::PEEK) {
                 return endpoint.peek(&incoming, is(abi::CLAIM), queues);
             }
-            let lent = lend(&mut endpoint.buffers);
-            let incoming = Incoming { lent, ..incoming };
+            let incoming = if incoming.is_discarded {
+                incoming
+            } else {
+                Incoming { lent: lend(&mut endpoint.buffers)?, ..incoming }
+            };
             if is_tagged && is(abi::CLAIM) {
                 return endpoint.receive_claimed(&incoming, queues);
             }
@@ -208,16 +215,16 @@ unsafe fn receive(
 }
 
 /// Lends a buffer in one piece.
-fn whole(start: Buffer, length: usize) -> impl FnOnce(&mut Buffers) -> Lent {
+fn whole(start: Buffer, length: usize) -> impl FnOnce(&mut Buffers) -> Result<Lent, Number> {
     // SAFETY: C lends its buffer until the operation's completion.
     move |_buffers| unsafe { Lent::whole(start.cast(), length) }
 }
 
 /// Lends a buffer of pieces.
-fn pieces(vectors: Vector, count: usize) -> impl FnOnce(&mut Buffers) -> Lent {
+fn pieces(vectors: Vector, count: usize) -> impl FnOnce(&mut Buffers) -> Result<Lent, Number> {
     move |buffers| {
         if count == 0 || vectors.is_null() {
-            return Lent::NOTHING;
+            return Ok(Lent::NOTHING);
         }
         // SAFETY: C gives `count` pieces.
         let vectors = unsafe { std::slice::from_raw_parts(vectors, count) };

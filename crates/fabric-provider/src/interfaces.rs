@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Once;
 
+use sys::interface::RouteSocket;
 use sys::own_address;
 
 /// Names the interface, or one of this host's addresses, that endpoints use.
@@ -27,9 +28,11 @@ pub(crate) struct Place {
 impl Place {
     /// Most bytes of a packet that leaves here without being cut.
     pub(crate) fn packet_bytes_max(&self) -> u16 {
-        let path = format!("/sys/class/net/{}/mtu", self.interface);
-        let mtu_bytes =
-            std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
+        // Not read from /sys, which may show the interfaces of another network namespace.
+        let mtu_bytes = RouteSocket::open()
+            .and_then(|mut socket| socket.mtu_and_queue(&self.interface))
+            .ok()
+            .map(|(mtu_bytes, _)| mtu_bytes);
         let headers_bytes = HEADERS_BYTES + if self.ip.is_ipv6() { IPV6_MORE_BYTES } else { 0 };
         let bytes = mtu_bytes.unwrap_or(USUAL_MTU_BYTES).saturating_sub(headers_bytes);
         bytes.clamp(256, DATAGRAM_BYTES_MAX) as u16

@@ -3,6 +3,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::abi::{
     self, AvAttr, CqAttr, DomainOps, EqOps, FabricAttr, FabricOps, Fid, FidAv, FidCntr, FidCq,
@@ -77,13 +78,27 @@ static EVENTS: EqOps = EqOps {
     read: no_event,
     readerr: no_event,
     write: unserved,
-    sread: no_event,
+    sread: wait_for_event,
     strerror: no_text,
 };
 static ENDPOINT_FID: FidOps = operations(close_endpoint, bind_endpoint, control_endpoint);
 
 extern "C" fn no_event() -> isize {
     -(libc::EAGAIN as isize)
+}
+
+/// Waits for `timeout_ms`, because no event ever comes; negative: for ever.
+unsafe extern "C" fn wait_for_event(
+    _events: *mut FidEq,
+    _event: *mut u32,
+    _to: *mut c_void,
+    _length: usize,
+    timeout_ms: c_int,
+    _flags: u64,
+) -> isize {
+    let limit = u64::try_from(timeout_ms).map_or(Duration::MAX, Duration::from_millis);
+    std::thread::sleep(limit);
+    no_event()
 }
 
 extern "C" fn no_text() -> *const c_char {

@@ -1,6 +1,6 @@
 //! The provider as a program of libfabric's calls it: through its tables, with one endpoint that sends to itself.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CString, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::time::Duration;
@@ -267,8 +267,68 @@ fn a_source_counts_only_where_receives_may_name_one() {
 }
 
 #[test]
+fn a_wait_for_events_lasts_until_its_timeout() {
+    let program = Program::new(0);
+    let mut events = null_mut();
+    assert_eq!(call!(program.fabric, ops.eq_open(null_mut(), &raw mut events, null_mut())), 0);
+    let began = std::time::Instant::now();
+    assert_eq!(call!(events, ops.sread(null_mut(), null_mut(), 0, 20, 0)), EAGAIN);
+    assert!(began.elapsed() >= Duration::from_millis(20));
+    assert_eq!(call!(events, fid.ops.close()), 0);
+}
+
+#[test]
+fn an_unknown_host_is_no_data() {
+    let long = CString::new([b'a'; 64]).expect("no 0 in it");
+    for (node, flags, expected) in [
+        (c"127.0.0.1", 0, 0),
+        (c"127.0.0.1", abi::NUMERIC_HOST, 0),
+        (c"::1", abi::NUMERIC_HOST, 0),
+        (c"localhost", abi::NUMERIC_HOST, -libc::ENODATA),
+        // Longer than a name may be: no server is asked.
+        (&long, 0, -libc::ENODATA),
+        (c"\xff", 0, -libc::ENODATA),
+    ] {
+        let mut info: *mut Info = null_mut();
+        // SAFETY: text that ends in 0, no hints, and room for a pointer.
+        let code =
+            unsafe { getinfo(0, node.as_ptr(), null_mut(), flags, null_mut(), &raw mut info) };
+        assert_eq!(code, expected, "{node:?} {flags:x}");
+    }
+}
+
+#[test]
 fn a_null_pointer_names_no_peer() {
     let program = Program::new(0);
     let nobody = call!(program.vector, ops.insert(null_mut(), 1, null_mut(), 0, null_mut()));
     assert_eq!(nobody, -libc::EINVAL);
+}
+
+#[test]
+fn a_null_buffer_with_a_length_is_refused() {
+    let program = Program::new(0);
+    let fault = -(libc::EFAULT as isize);
+    let nowhere = null_mut::<c_void>();
+    let nobody = abi::ADDR_UNSPEC;
+    let tables = program.endpoint;
+    assert_eq!(call!(tables, tagged.send(nowhere, 8, null_mut(), 0, 1, null_mut())), fault);
+    assert_eq!(call!(tables, tagged.inject(nowhere, 8, 0, 1)), fault);
+    assert_eq!(call!(tables, msg.recv(nowhere, 8, null_mut(), nobody, null_mut())), fault);
+    let mut bytes = [0_u8; 8];
+    let piece = |start, iov_len| libc::iovec { iov_base: start, iov_len };
+    let start = bytes.as_mut_ptr().cast();
+    for vectors in [[piece(start, 8), piece(nowhere, 8)], [piece(nowhere, 1), piece(start, 8)]] {
+        let at = vectors.as_ptr();
+        let code = call!(tables, tagged.recvv(at, null_mut(), 2, nobody, 1, 0, null_mut()));
+        assert_eq!(code, fault);
+        assert_eq!(call!(tables, tagged.sendv(at, null_mut(), 2, 0, 1, null_mut())), fault);
+    }
+    assert!(program.nothing_ended());
+    // Nothing at all may be anywhere.
+    assert_eq!(call!(tables, tagged.send(nowhere, 0, null_mut(), 0, 1, null_mut())), 0);
+    let vectors = [piece(nowhere, 0), piece(start, 8)];
+    let code =
+        call!(tables, tagged.recvv(vectors.as_ptr(), null_mut(), 2, nobody, 1, 0, null_mut()));
+    assert_eq!(code, 0);
+    assert_eq!(program.ended().and(program.ended()), Ok(0));
 }

@@ -209,8 +209,9 @@ impl Udp {
                 self.stalled = Some(parcel);
                 return Vec::with_capacity(SEND_BYTES_MAX);
             }
-            // This path or device does not cut: from now on every packet goes by itself.
-            Err(_error) if self.is_cutting && parcel.bytes.len() > parcel.segment_bytes => {
+            // This path or device does not cut, or its MTU has become too small to cut at this length: from now on every
+            // packet goes by itself, in fragments where it is too long.
+            Err(error) if self.is_cutting && is_uncuttable(&error, &parcel) => {
                 self.stop_cutting();
                 for packet in parcel.bytes.chunks(parcel.segment_bytes) {
                     self.sender(parcel.to).send(packet, parcel.to).ok();
@@ -288,10 +289,18 @@ impl Udp {
     }
 }
 
+/// Whether a send may have failed because the kernel was to cut it.
+fn is_uncuttable(error: &io::Error, parcel: &Parcel) -> bool {
+    parcel.bytes.len() > parcel.segment_bytes
+        || matches!(error.raw_os_error(), Some(libc::EMSGSIZE | libc::EINVAL))
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
     use std::time::{Duration, Instant};
+
+    use sys::interface::{LinkSettings, RouteSocket};
 
     use super::*;
 
@@ -360,6 +369,39 @@ mod tests {
         push(&mut from, 2);
         assert_eq!(came(&mut to, 2), [(2, 1000), (2, 1000)]);
         assert!(from.is_cutting);
+    }
+
+    #[test]
+    fn root_packets_arrive_after_the_mtu_was_lowered() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can change an interface");
+            return;
+        }
+        let check = || {
+            let _namespace = sys::namespace::unshare_network().expect("a network namespace");
+            let mut loopback = RouteSocket::open().expect("netlink");
+            let up = LinkSettings { up: true, ..LinkSettings::default() };
+            loopback.set_link("lo", up).expect("up");
+            loopback.set_mtu("lo", 1500).expect("an MTU");
+            // That of this namespace, which /sys does not show.
+            assert_eq!(crate::interfaces::loopback().packet_bytes_max(), 1472);
+            let (mut from, mut to, address) = pair();
+            let mut push = |number: usize, count: usize| {
+                for _ in 0..count {
+                    from.push(Some(PeerId(0)), address, &header(number, 1000), &[0; 960]);
+                }
+                from.flush();
+            };
+            push(1, 3);
+            loopback.set_mtu("lo", 800).expect("an MTU");
+            push(2, 1);
+            push(3, 3);
+            let expected = [1, 1, 1, 2, 3, 3, 3].map(|number| (number, 1000));
+            assert_eq!(came(&mut to, expected.len()), expected);
+            assert!(!from.is_cutting);
+        };
+        // The namespace is the thread's.
+        std::thread::spawn(check).join().expect("no panic");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::ValueEnum;
+use packet_switch::Name as SwitchName;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
@@ -135,7 +136,7 @@ struct TransportArgs {
     /// Exchange messages as Ethernet frames over a port of this packet switch, which each host runs. Ranks whose
     /// switches are joined by links or devices name the same NETWORK; without it only those of one switch are
     /// reached so, and all others by UDP. A rank without the switch fails.
-    #[arg(long, value_name = "SWITCH[@NETWORK]")]
+    #[arg(long, value_name = "SWITCH[@NETWORK]", value_parser = checked_port)]
     port: Option<String>,
     /// How ranks of one host exchange messages [default: direct]. Ranks that cannot share memory use UDP
     /// and say why.
@@ -164,6 +165,7 @@ fn start(args: &MpiArgs) -> VerbResult {
         Err(LauncherError::Unfit(line)) => return Err(VerbError::missing(line)),
     }
     let shared_memory = shared_memory(args.transport.shared_memory)?;
+    let port = port(args.transport.port.as_deref())?;
     let folder = library.parent().unwrap_or(Path::new("/"));
     let mut command = Command::new(launcher);
     command.envs(OPEN_MPI).env("FI_PROVIDER_PATH", folder);
@@ -171,7 +173,7 @@ fn start(args: &MpiArgs) -> VerbResult {
     if let Some(interface) = &args.transport.interface {
         command.env(INTERFACE_VARIABLE, interface);
     }
-    if let Some(port) = &args.transport.port {
+    if let Some(port) = &port {
         command.env(PORT_VARIABLE, port);
     }
     if let Some(report) = &args.report {
@@ -192,7 +194,7 @@ fn start(args: &MpiArgs) -> VerbResult {
         command.args(["-x", name]);
     }
     writeln!(crate::out::stderr(), "clearstream: {}", shared_memory.line()).ok();
-    if let Some(port) = &args.transport.port {
+    if let Some(port) = &port {
         let line = "ranks of its network are reached by its frames, where not through memory";
         writeln!(crate::out::stderr(), "clearstream: port on {port}: {line}").ok();
     }
@@ -211,6 +213,29 @@ fn shared_memory(given: Option<SharedMemory>) -> Result<SharedMemory, VerbError>
         }),
         _ => Ok(SharedMemory::Direct),
     }
+}
+
+/// What the command line says, else the environment. Each rank would fail on a malformed name.
+fn port(given: Option<&str>) -> Result<Option<String>, VerbError> {
+    if let Some(given) = given {
+        return Ok(Some(given.to_owned()));
+    }
+    match std::env::var(PORT_VARIABLE) {
+        Ok(value) if !value.is_empty() => checked_port(&value)
+            .map(Some)
+            .map_err(|line| VerbError::usage(format!("{PORT_VARIABLE}={value}: {line}"))),
+        _ => Ok(None),
+    }
+}
+
+/// `SWITCH[@NETWORK]` as the provider understands it.
+fn checked_port(text: &str) -> Result<String, String> {
+    let (switch, network) = text.split_once('@').unwrap_or((text, "any"));
+    switch.parse::<SwitchName>().map_err(|error| error.to_string())?;
+    if network.is_empty() {
+        return Err("no network is named after '@'".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// A launcher that cannot be executed ends as in shells.

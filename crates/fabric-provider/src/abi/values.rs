@@ -23,6 +23,8 @@ pub(crate) const DISCARD: u64 = 1 << 58;
 pub(crate) const CLAIM: u64 = 1 << 59;
 /// Of binding a completion queue.
 pub(crate) const SELECTIVE_COMPLETION: u64 = 1 << 59;
+/// Of looking for providers: the host is given as an address.
+pub(crate) const NUMERIC_HOST: u64 = 1 << 55;
 /// Of looking for providers: the address is this end's.
 pub(crate) const SOURCE_ADDRESS: u64 = 1 << 57;
 

@@ -112,8 +112,11 @@ impl Endpoint {
 
     /// Writes the counters anew, where somebody may look at them while the program runs.
     pub(super) fn show(&mut self, now_ns: u64) {
-        let is_due = self.live.as_mut().is_some_and(|live| live.is_due(now_ns));
-        if let (true, Some(live), Some(line)) = (is_due, &self.live, self.counters_line()) {
+        // The counters take several system calls, and each poll asks.
+        if !self.live.as_mut().is_some_and(|live| live.is_due(now_ns)) {
+            return;
+        }
+        if let (Some(live), Some(line)) = (&self.live, self.counters_line()) {
             live.write(&line);
         }
     }
