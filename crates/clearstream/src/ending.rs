@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use report::RenderOptions;
-use results::Results;
+use results::{Point, Results, RunKind};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
@@ -45,7 +45,9 @@ pub(crate) fn end(
     Conducted { ended, log }: Conducted,
     said: &Said<'_>,
 ) -> VerbResult {
-    if results.points.is_empty() && results.partial.is_some() {
+    // `path` has measured the idle path before its first test.
+    let has_idle_path = results.kind == RunKind::Path && results.path.idle_rtt.is_some();
+    if results.points.is_empty() && !has_idle_path && results.partial.is_some() {
         return unused(Conducted { ended, log });
     }
     let (files, written) = write(outputs, results);
@@ -55,8 +57,13 @@ pub(crate) fn end(
     match ended {
         Ok(Ended::Complete) => log.map_or(Ok(()), PointLog::discard).map(|()| said.exit),
         Ok(Ended::Interrupted(number)) => {
+            let log = log.map(PointLog::unless_empty).transpose()?.flatten();
             say_cut_short(number, log.as_ref());
             Ok(Exit::Signal(number))
+        }
+        Err(error) if has_measured(results) => {
+            let how = log.as_ref().map_or_else(String::new, |log| format!("; {}", to_resume(log)));
+            Err(error.with_part_done().and(&how))
         }
         Err(error) => Err(error),
     }
@@ -92,12 +99,20 @@ pub(crate) fn unused(conducted: Conducted) -> VerbResult {
 
 /// Reports the signal that ended a run, and how to resume it.
 pub(crate) fn say_cut_short(number: i32, log: Option<&PointLog>) {
-    let how = log.map_or_else(String::new, |log| {
-        let path = log.path().display();
-        format!(": interrupted; run the same command to resume from {path}")
-    });
+    let how = log.map_or_else(String::new, |log| format!(": interrupted; {}", to_resume(log)));
     // Informational: a closed stderr does not affect the run.
     writeln!(crate::out::stderr(), "clearstream: ended by signal {number}{how}").ok();
+}
+
+/// Whether a run has measured anything. That of `tune` begins with the points of another.
+fn has_measured(results: &Results) -> bool {
+    let is_measured = |point: &Point| point.measured().is_some();
+    results.kind != RunKind::Tune && results.points.iter().any(is_measured)
+}
+
+/// How a run goes on from its journal.
+fn to_resume(log: &PointLog) -> String {
+    format!("run the same command to resume from {}", log.path().display())
 }
 
 /// Writes the files up to the first that cannot be written; returns those that are there now.

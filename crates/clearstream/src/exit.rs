@@ -79,6 +79,17 @@ impl VerbError {
         self
     }
 
+    /// The same, with what came before it at its beginning.
+    pub(crate) fn after(mut self, first: &Self) -> Self {
+        self.message = format!("{}; then {}", first.message, self.message);
+        self
+    }
+
+    /// A failure after a part of the work was done: exit code 5. Other kinds stay what they are.
+    pub(crate) fn with_part_done(self) -> Self {
+        if self.kind == Kind::Failed { Self { kind: Kind::Partial, ..self } } else { self }
+    }
+
     /// A privilege or kernel feature is missing, named in the message: exit code 4.
     pub(crate) fn missing(message: impl fmt::Display) -> Self {
         Self { kind: Kind::Missing, message: plain(&message) }

@@ -20,15 +20,18 @@ pub(crate) fn load(path: &Path) -> Result<Results, VerbError> {
 /// # Errors
 /// One line that names the file and the problem.
 pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Results, VerbError> {
+    let name = path.display();
+    if bytes.trim_ascii().is_empty() {
+        return Err(VerbError::failed(format!("{name}: the file is empty")));
+    }
     if let Some(read) = recorded::read(bytes) {
-        let name = path.display();
         return read.map_err(|error| VerbError::failed(format!("{name}: {error}")));
     }
     if let Some(results) = iperf3::stored::from_iperf3(bytes) {
         return Ok(results);
     }
     match iperf3::stored::damage_of_iperf3(bytes) {
-        Some(damage) => Err(VerbError::failed(format!("{}: {damage}", path.display()))),
+        Some(damage) => Err(VerbError::failed(format!("{name}: {damage}"))),
         None => store::parse(path, bytes).map_err(|error| {
             // Whatever begins like JSON may be a damaged document of this program's.
             let is_json = bytes.trim_ascii_start().first() == Some(&b'{');

@@ -207,7 +207,8 @@ fn pacer(host: &HostFacts) -> Result<(), VerbError> {
     }
 }
 
-fn end_name(end: End) -> &'static str {
+/// Name of an end: `near` or `far`.
+pub(crate) fn end_name(end: End) -> &'static str {
     match end {
         End::Near => "near",
         End::Far => "far",

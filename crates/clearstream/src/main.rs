@@ -26,6 +26,7 @@ mod store;
 mod tester;
 mod topics;
 mod tuners;
+mod typed;
 mod verbs;
 mod verdict_text;
 

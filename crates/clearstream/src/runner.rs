@@ -144,7 +144,8 @@ pub(crate) fn conduct(
     results: &mut Results,
     progress: Progress,
 ) -> Conducted {
-    let mut running = Loop { driver, keeping, log: None, progress, failures_in_a_row: 0 };
+    let mut running =
+        Loop { driver, keeping, log: None, is_logging: true, progress, failures: Vec::new() };
     let ended = running.rounds(experiment, results);
     let Loop { log, .. } = running;
     experiment.conclude(results, matches!(ended, Ok(Ended::Complete)));
@@ -162,8 +163,11 @@ struct Loop<'a> {
     driver: &'a mut dyn Driver,
     keeping: Keeping<'a>,
     log: Option<PointLog>,
+    /// Whether the journal takes further points: it could be written so far.
+    is_logging: bool,
     progress: Progress,
-    failures_in_a_row: u32,
+    /// The latest failures, none of which a success followed.
+    failures: Vec<VerbError>,
 }
 
 impl Loop<'_> {
@@ -221,19 +225,38 @@ impl Loop<'_> {
                 points.push(point);
             } else {
                 for point in beside.into_iter().chain([point]) {
-                    self.log.iter_mut().try_for_each(|log| log.append(&point))?;
+                    self.keep(&point);
                     points.push(point);
                 }
             }
-            self.failures_in_a_row = if error.is_some() { self.failures_in_a_row + 1 } else { 0 };
-            match error {
-                Some(error) if self.failures_in_a_row >= self.keeping.failures_in_a_row_max => {
-                    return Err(error);
-                }
-                _ => {}
+            let Some(error) = error else {
+                self.failures.clear();
+                continue;
+            };
+            if self.failures.len() + 1 >= self.keeping.failures_in_a_row_max as usize {
+                // The first is usually the cause; the last tells how things are.
+                return Err(match self.failures.first() {
+                    Some(first) if first.to_string() != error.to_string() => error.after(first),
+                    _alike => error,
+                });
             }
+            self.failures.push(error);
         }
         Ok(Ended::Complete)
+    }
+
+    /// Appends a point to the journal. One that cannot be written does not end the run: its points are still shown.
+    fn keep(&mut self, point: &Point) {
+        let Some(log) = self.log.as_mut().filter(|_| self.is_logging) else { return };
+        if let Err(error) = log.append(point) {
+            self.is_logging = false;
+            // Informational: a closed stderr does not affect the run.
+            writeln!(
+                crate::out::stderr(),
+                "clearstream: {error}; the run goes on without its journal, and cannot be resumed from here"
+            )
+            .ok();
+        }
     }
 }
 
@@ -387,6 +410,37 @@ mod tests {
         let second = ("second", Some(9000.0));
         assert_eq!(asked(&results), [("first", None), ("first", None), second, second]);
         assert_eq!(results.path.path_mtu_bytes, Some(9000));
+    }
+
+    /// Fails with these reasons after so many measured points.
+    struct Losing(usize, Vec<&'static str>);
+
+    impl Driver for Losing {
+        fn run(
+            &mut self,
+            planned: &PlannedPoint,
+            _what: &str,
+            _progress: &mut Progress,
+        ) -> Result<Done, VerbError> {
+            if self.0 > 0 {
+                self.0 -= 1;
+                return Ok(Done::measured(planned, 0, TestOutcome::default()));
+            }
+            Ok(Done::failed(planned, 0, VerbError::failed(self.1.remove(0))))
+        }
+    }
+
+    #[test]
+    fn a_run_that_gives_up_names_the_first_failure_and_the_last() {
+        let path = PathFacts { path_mtu_bytes: Some(1500), ..PathFacts::default() };
+        let mut results = Results { path, ..Results::begun(RunKind::Path, 0) };
+        let mut driver = Losing(1, vec!["lost b", "nothing listens", "nothing listens"]);
+        let keeping = Keeping { failures_in_a_row_max: 3, ..Keeping::NOTHING };
+        let plan = Plan::new(vec![Setting::new("first", TestSpec::tcp())], 4, 0);
+        let done = conduct(&plan, &mut driver, keeping, &mut results, Progress::new(0));
+        let error = done.ended.expect_err("it gave up");
+        assert_eq!(error.to_string(), "lost b; then nothing listens");
+        assert_eq!((error.code(), error.with_part_done().code()), (1, 5));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use compare::Quantity;
 use results::{
     AppliedChange, Confirmation, Direction, End, Estimate, Finding, Host, Limit, Point, Results,
     Verdict, Work,
@@ -34,6 +35,9 @@ pub(crate) fn show(
     // Writing to a String cannot fail.
     if is_file_load(results) {
         writeln!(out, "Load     {}", file_load(results)).ok();
+        for rate in phase_rates(results) {
+            writeln!(out, "         {rate}").ok();
+        }
     } else {
         head(&mut out, results, measured).ok();
     }
@@ -76,6 +80,17 @@ pub(crate) fn is_file_load(results: &Results) -> bool {
         matches!(point.work, Work::FileIo(_) | Work::FileMetadata(_) | Work::FileLocks(_))
     };
     !results.points.is_empty() && results.points.iter().all(is_load)
+}
+
+/// A line with the rate of each phase: `write 688 MiB/s (511 MiB/s .. 795 MiB/s, n=4)`.
+fn phase_rates(results: &Results) -> impl Iterator<Item = String> {
+    let is_rate = |figure: &str| figure == "moved_bytes_per_s" || figure == "items_per_s";
+    let summaries = sweep::summarise(&results.points).into_iter();
+    summaries.filter(move |summary| is_rate(&summary.figure)).map(|summary| {
+        let quantity = Quantity::of_figure(&summary.figure);
+        let rate = summary.estimate.text(|value| quantity.show(value));
+        format!("{} {rate}", compare::phase_name(&summary.experiment))
+    })
 }
 
 /// `file system, by vm and nid0002`.
@@ -174,9 +189,9 @@ fn experiment(out: &mut String, told: &Confirmation, is_new: bool) -> std::fmt::
     let outcome = if is_new { format!(": {}", told.outcome) } else { String::new() };
     wrapped(out, "       - ", &format!("experiment{word}: {}{outcome}", told.change))?;
     let bounds = (told.predicted_low_bits_per_s, told.predicted_high_bits_per_s);
-    if let Some(predicted) = between(bounds) {
+    if let Some(confirms) = confirming(bounds) {
         let mut line = format!(
-            "predicted interval {predicted}; measured {}",
+            "counts as confirmed {confirms}; measured {}",
             show_bit_rate(told.after_bits_per_s)
         );
         if let Some(rival) = &told.rival {
@@ -196,6 +211,18 @@ fn experiment(out: &mut String, told: &Confirmation, is_new: bool) -> std::fmt::
         wrapped(out, "         ", &line)?;
     }
     Ok(())
+}
+
+/// Bounds of the rates that confirm a limit, in words; `None` if there are none.
+fn confirming(bounds: (Option<f64>, Option<f64>)) -> Option<String> {
+    Some(match bounds {
+        (Some(low), Some(high)) => {
+            format!("from {} to {}", show_bit_rate(low), show_bit_rate(high))
+        }
+        (Some(low), None) => format!("from {} up", show_bit_rate(low)),
+        (None, Some(high)) => format!("up to {}", show_bit_rate(high)),
+        (None, None) => return None,
+    })
 }
 
 /// Bounds of a rate in words; `None` if there are none.

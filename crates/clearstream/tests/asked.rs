@@ -57,7 +57,7 @@ fn a_test_ends_in_at_most_six_lines() {
         let output = test(&server, options);
         assert_eq!(output.status.code(), Some(0), "{options:?}: {}", text(&output.stderr));
         let said = text(&output.stdout);
-        let is_earlier = |line: &str| line.starts_with(' ') || line.starts_with("run ");
+        let is_earlier = |line: &str| line.starts_with(' ') || line.starts_with("repeat ");
         let summary = said.lines().filter(|line| !is_earlier(line)).count();
         assert!((1..=6).contains(&summary), "{options:?}: {said}");
     }

@@ -203,6 +203,11 @@ fn standard_input_is_read_and_bad_files_get_a_line() {
     assert_eq!(output.status.code(), Some(1));
     let complaint = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    let empty = Scratch::new("empty.json", b"");
+    let output = run(&["explain", empty.path()]);
+    let complaint = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(complaint.ends_with("empty.json: the file is empty\n"), "{complaint}");
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
     let whole = Scratch::new("whole.json", &bytes);
     // The same run, under any name, shows no change; nor does an earlier one.
     let at = |results: &Results, name: &str, ms: u64| {

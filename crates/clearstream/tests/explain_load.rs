@@ -126,6 +126,26 @@ fn the_rates_of_io_confirm_its_verdict_or_say_that_they_do_not() {
 }
 
 #[test]
+fn a_load_is_told_by_its_rates_and_has_no_symptoms_of_a_path() {
+    let folder = Scratch::new("explain-load-rates").expect("a folder");
+    let path = folder.path().join("io.json");
+    let results = load(&SLOW, 1 << 20, None);
+    fs::write(&path, serde_json::to_vec(&results).expect("JSON")).expect("written");
+    let told = Command::new(PROGRAM).arg("explain").arg(&path).output().expect("it starts");
+    let out = String::from_utf8_lossy(&told.stdout);
+    assert!(out.contains("\n         read 95.4 MiB/s ("), "{out}");
+    let refused = Command::new(PROGRAM)
+        .arg("explain")
+        .arg(&path)
+        .arg("--symptoms")
+        .output()
+        .expect("it starts");
+    let line = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{line}");
+    assert!(line.contains("symptoms are those of a path"), "{line}");
+}
+
+#[test]
 fn io_without_a_verdict_has_its_rates_compared_and_nothing_confirmed() {
     let (before, after) = (load(&SLOW, 1 << 20, None), load(&FAST, 1 << 20, None));
     let out = text(&before, &after);

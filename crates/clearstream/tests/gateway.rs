@@ -39,13 +39,33 @@ fn a_host_s_commands_are_iproute2_s() {
 }
 
 #[test]
-fn a_host_that_this_machine_is_not_is_not_checked() {
-    let output = gateway(&["check", "PLAN", "--host", "wolf01"]);
-    let line = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{line}");
-    assert!(line.contains("this machine is not 'wolf01': its name is '"), "{line}");
-    assert!(line.contains("does not have the address 10.10.0.21"), "{line}");
-    assert!(output.stdout.is_empty() && line.lines().count() == 1, "{line}");
+fn no_command_acts_for_a_host_that_this_machine_is_not() {
+    for words in [
+        &["check", "PLAN"][..],
+        &["apply", "PLAN"],
+        &["revert", "--plan", "PLAN"],
+        &["drain", "PLAN", "sn3"],
+        &["undrain", "PLAN", "sn3"],
+        &["watch", "PLAN"],
+        &["reflect", "PLAN"],
+        &["weights", "PLAN"],
+    ] {
+        let output = gateway(&[words, &["--host", "wolf01"]].concat());
+        let line = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {line}");
+        assert!(line.contains("this machine is not 'wolf01': its name is '"), "{words:?}: {line}");
+        assert!(line.contains("does not have the address 10.10.0.21"), "{words:?}: {line}");
+        assert!(output.stdout.is_empty() && line.lines().count() == 1, "{words:?}: {line}");
+    }
+    // A gateway that is asked on another machine would look empty.
+    let elsewhere = gateway(&["drain", "PLAN", "sn3", "--host", "sn3"]);
+    let line = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
+    assert_eq!(elsewhere.status.code(), Some(2), "{line}");
+    assert!(line.contains("this machine is not 'sn3'"), "{line}");
+    let unplanned = gateway(&["revert", "--host", "wolf01"]);
+    let line = String::from_utf8_lossy(&unplanned.stderr).into_owned();
+    assert_eq!(unplanned.status.code(), Some(2), "{line}");
+    assert!(line.contains("only --plan PLAN tells it by its addresses"), "{line}");
 }
 
 #[test]

@@ -182,6 +182,14 @@ fn both_directions_of_every_pair_take_the_planned_gateway_with_different_seeds_r
         "{told}"
     );
     lab.exec("c1", &alone.replace("drain", "undrain"));
+    // Another host's part of the plan is not applied here: its routes would lead by other gateways.
+    let routes = lab.routing("c2");
+    let foreign = run(&[
+        "lab", "exec", &lab.name, "c2", "--", PROGRAM, "gateway", "apply", "cumulus", "--host",
+        "c1",
+    ]);
+    assert_eq!(foreign.status.code(), Some(2), "{}", String::from_utf8_lossy(&foreign.stdout));
+    assert_eq!(lab.routing("c2"), routes);
     lab.exec("s1", "ip link set eth0 mtu 9000");
     let checked = lab.gateway(&["check", "cumulus"]);
     assert_eq!(checked.status.code(), Some(0), "{}", String::from_utf8_lossy(&checked.stdout));

@@ -166,9 +166,16 @@ fn root_of_several_labs_one_must_be_named() {
     let line = complaint(&refused);
     assert_eq!(code(&refused), 2, "{line}");
     assert_eq!(line.lines().count(), 1, "{line}");
-    for words in [" labs are up: ", &first.name, &second.name, "before the host or with --lab"] {
+    for words in [" labs are up: ", &first.name, &second.name, "name one of them with --lab"] {
         assert!(line.contains(words), "{line}");
     }
+    // As the line says.
+    let one = stdout(&run(&["lab", "status", "--lab", &first.name]));
+    assert!(one.contains(&first.name) && !one.contains(&second.name), "{one}");
+    let down = run(&["lab", "down", "--lab", &first.name]);
+    assert_eq!(code(&down), 0, "{}", complaint(&down));
+    let left = stdout(&run(&["lab", "status"]));
+    assert!(!left.contains(&first.name) && left.contains(&second.name), "{left}");
 }
 
 #[test]

@@ -137,6 +137,75 @@ fn interrupted_runs_keep_what_they_have() {
     assert!(journal.exists());
 }
 
+#[test]
+fn a_path_whose_far_end_dies_keeps_what_was_measured() {
+    let server = Server::start(&["--bind", "127.0.0.1"]);
+    let place = Place::new("dead");
+    let run = path_command(&server, &place, "127.0.0.1", &["--quick", "--no-report"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let journal = place.file("r.json.journal");
+    wait_until("a point is on disk", || {
+        fs::read_to_string(&journal).is_ok_and(|text| text.lines().count() >= 2)
+    });
+    drop(server);
+    let ended = run.wait_with_output().expect("ends");
+    let said = complaint(&ended);
+    assert_eq!(ended.status.code(), Some(5), "{said}");
+    // Between two tests nothing is lost.
+    let is_lost =
+        ["lost 127.0.0.1", "nothing listens on 127.0.0.1"].iter().any(|why| said.contains(why));
+    assert!(is_lost, "{said}");
+    assert!(said.contains("; run the same command to resume from "), "{said}");
+    let results = read_results(&fs::read(place.file("r.json")).expect("written")).expect("whole");
+    assert!(results.points.iter().any(|point| point.measured().is_some()));
+    assert!(journal.exists());
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_does_not_end_the_run() {
+    let server = Server::start(&["--bind", "127.0.0.1"]);
+    let place = Place::new("full");
+    // No file may grow beyond 32 blocks of 512 bytes: some point of the journal does not fit.
+    let command =
+        path_command(&server, &place, "127.0.0.1", &["--quick", "--no-confirm", "--no-report"]);
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "trap '' XFSZ; ulimit -f 32; exec \"$@\"", "sh"])
+        .arg(command.get_program());
+    let done = limited.args(command.get_args()).output().expect("starts");
+    let said = complaint(&done);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("the run goes on without its journal"), "{said}");
+    assert!(said.lines().last().is_some_and(|line| line.contains("r.json: ")), "{said}");
+    let table = String::from_utf8_lossy(&done.stdout);
+    assert!(table.contains("one stream  ") && table.contains("Verdict"), "{table}");
+}
+
+#[test]
+fn an_interrupt_before_the_first_test_keeps_the_idle_path() {
+    let server = Server::start(&["--bind", "127.0.0.1"]);
+    let place = Place::new("idle");
+    let run = path_command(&server, &place, "127.0.0.1", &["--quick", "--no-report"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let journal = place.file("r.json.journal");
+    wait_until("the journal is open", || journal.exists());
+    interrupt(&run);
+    let ended = run.wait_with_output().expect("ends");
+    let said = complaint(&ended);
+    assert_eq!(ended.status.code(), Some(130), "{said}");
+    let table = String::from_utf8_lossy(&ended.stdout);
+    assert!(table.contains("RTT ") && table.contains("path MTU"), "{table}");
+    let results = read_results(&fs::read(place.file("r.json")).expect("written")).expect("whole");
+    assert!(results.path.idle_rtt.is_some());
+    assert_eq!(results.partial.as_deref(), Some("ended by signal 2"));
+}
+
 /// Repeats of `test` to a file: each of the three signals keeps what there is, and the same command makes
 /// the repeats that are left.
 #[test]

@@ -67,7 +67,8 @@ fn root_another_user_sees_the_changes_of_root_or_why_not() {
         \"$0\" tune revert > /dev/null; other status";
     let (done, folder) = in_namespace("other", script);
     let (out, said) = (text(&done.stdout), text(&done.stderr));
-    let none = "No change of this program is in force.\ncode 0\n";
+    let none =
+        "No change of this program is in force on this host; `--far HOST` shows another.\ncode 0\n";
     let made = "net.ipv4.tcp_sack: 1 -> 0  in force\ncode 0\n";
     assert_eq!(out, format!("{none}{made}code 4\ncode 4\ncode 4\n{none}"), "{said}");
     let [reverting, looking, blind] = &said.lines().collect::<Vec<_>>()[..] else {

@@ -23,4 +23,4 @@ pub use comparison::{
 pub use gate::{Gate, GateError, GatedVerb, Judged};
 pub use quantity::Quantity;
 pub use run::Run;
-pub use words::figure_words;
+pub use words::{figure_words, phase_name};

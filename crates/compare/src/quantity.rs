@@ -51,7 +51,7 @@ impl Quantity {
         let told = |error: units::UnitError| error.to_string();
         match self {
             Self::BitRate => {
-                with_unit(text, "bit/s", "G")?;
+                with_unit(text, "bit/s", likely_prefix(text))?;
                 parse_bit_rate(text).map(|rate| rate as f64).map_err(told)
             }
             Self::ByteRate | Self::Size => {
@@ -96,6 +96,12 @@ fn with_unit(text: &str, unit: &str, prefix: &str) -> Result<(), String> {
     if is_bare { Err(line()) } else { Ok(()) }
 }
 
+/// The prefix that a bare rate most likely lacks: paths have 1 to some hundred Gbit/s, or some hundred Mbit/s.
+fn likely_prefix(text: &str) -> &'static str {
+    const GIGA_MAX: f64 = 400.0;
+    if text.trim().parse::<f64>().is_ok_and(|rate| rate > GIGA_MAX) { "M" } else { "G" }
+}
+
 /// A number with a decimal prefix.
 fn plain(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix("/s").unwrap_or(text);
@@ -134,6 +140,10 @@ mod tests {
             let refused = quantity.parse("10").expect_err("a bare number");
             assert!(refused.contains("'10' has no unit; write for example"), "{refused}");
             assert_eq!(quantity.parse("0"), Ok(0.0));
+        }
+        for (bare, likely) in [("900", "900M,"), ("10", "10G,"), ("100", "100G,")] {
+            let refused = Quantity::BitRate.parse(bare).expect_err("a bare number");
+            assert!(refused.contains(likely), "{refused}");
         }
         assert_eq!(Quantity::BitRate.parse("10 bit/s"), Ok(10.0));
         assert_eq!(Quantity::ByteRate.parse("10 B/s"), Ok(10.0));

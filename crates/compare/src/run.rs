@@ -286,7 +286,7 @@ fn not_recorded(results: &Results) -> Option<String> {
     if let Some(program) = results.recorder() {
         return Some(match program {
             IPERF3 => "iperf3 does not record every option of its tests".to_owned(),
-            other => format!("the {other} holds no options of the test"),
+            other => format!("recordings of {other} hold no options of the test"),
         });
     }
     let lacks = results.points.iter().any(|point| point.work.lacks_options());

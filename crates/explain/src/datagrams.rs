@@ -5,13 +5,15 @@
 //! loss; two rates can, because random loss takes the same share at any rate.
 
 mod few_lost;
+mod two_rates;
 
 use results::{
     Direction, DirectionOutcome, End, EndReport, Evidence, Limit, Point, Results, TestOutcome,
     TestSpec, Verdict, Work,
 };
-use units::{saturating_u64, show_bit_rate};
+use units::saturating_u64;
 
+use self::two_rates::LOST_COUNT_MIN;
 use crate::numbers::{fine_percent, percent, positive, ratio, share};
 use crate::observed::opposite;
 use crate::verdict;
@@ -34,8 +36,11 @@ and the place that lost most is named with its counter; no experiment confirms i
 
 A loss on the path is a rate limit's or random, which one rate alone cannot tell. Of two rates at least 1.25 times
 apart, a rate limit delivers the same of both, or loses at the lower one at most 0.35 of the higher one's share;
-random loss takes at least 0.6 of it. `clearstream explain FILE OTHER` compares tests of several files. A shaper, a
-policer and a slower link look alike to UDP, so each is named `shaper`.
+random loss takes at least 0.6 of it, and the two shares must differ by no more than 3 standard deviations of their
+counts. A lower rate counts if it sent enough to lose 30 datagrams at the higher one's share. `clearstream explain
+FILE OTHER …` compares the tests of all files, repeats of one test together, and says why one does not decide. A
+shaper, a policer and a slower link look alike to UDP, so each is named `shaper`; its rate is at least the most that
+any of the tests delivered.
 
 Only a gap in the sequence and a drop at the receiver's socket are known losses. What is missing behind the last
 arrival may be lost or still in a queue. Up to a quarter second of sending is usual. More is reported, and named
@@ -47,16 +52,6 @@ named.
 
 /// Lost shares below this count as no loss.
 const LOST_MIN: f64 = 1e-4;
-/// Least ratio of two rates that are worth comparing.
-const RATES_APART: f64 = 1.25;
-/// Lost share at the lower rate over that at the higher one: a rate limit leaves less than the first
-/// bound, random loss more than the second.
-const LIMIT_LEAVES_MAX: f64 = 0.35;
-const RANDOM_LEAVES_MIN: f64 = 0.6;
-/// Least number of lost datagrams to judge a share by: its standard deviation is then below a fifth.
-const LOST_COUNT_MIN: f64 = 30.0;
-/// Tolerance of two delivered rates that count as equal: a rate limit delivers the same of every higher offer.
-const DELIVERED_ALIKE: f64 = 0.1;
 /// Both ends' counters of a test are read at most so far apart, seconds.
 const COUNTED_APART_S: f64 = 0.25;
 /// Fewer datagrams per packet than this come from losses and other traffic, not from super-segments.
@@ -404,95 +399,6 @@ impl<'a> Account<'a> {
                 (if is_full { Limit::ReceiverCore } else { Limit::ReceivingApplication }, receiver)
             }
         }
-    }
-
-    /// Tells a rate limit from random loss by comparing with another rate; undecided without one.
-    fn lost_on_the_path(&self, all: &[Account<'_>], is_located: bool) -> Finding {
-        let where_lost = if is_located { "on the path" } else { "somewhere" };
-        let offer = show_bit_rate(self.direction.sent_bits_per_s);
-        let (limit, weight, why, advice) = match self.slower(all) {
-            Some(slower) => self.by_two_rates(slower, where_lost, &offer),
-            None => (
-                Limit::Loss,
-                0.5,
-                format!(
-                    "{} of the datagrams were lost {where_lost} at {offer}; one rate alone cannot \
-                     tell a rate limit from random loss",
-                    fine_percent(self.path_share())
-                ),
-                "run it again at half the rate and explain both files together: random loss takes \
-                 the same share, a rate limit takes less or nothing",
-            ),
-        };
-        let alike = "a shaper, a policer and a slower link on the path look the same to UDP; TCP's \
-                     round trips tell them apart";
-        Finding {
-            limit,
-            end: None,
-            weight,
-            place: is_located.then_some(Place::Path),
-            why,
-            more: (limit == Limit::Shaper).then(|| alike.to_owned()).into_iter().collect(),
-            advice: vec![advice.to_owned()],
-        }
-    }
-
-    fn by_two_rates(
-        &self,
-        slower: &Account<'_>,
-        where_lost: &str,
-        offer: &str,
-    ) -> (Limit, f64, String, &'static str) {
-        let at_lower = format!(
-            "of {} {} is lost, of {offer} {}",
-            show_bit_rate(slower.direction.sent_bits_per_s),
-            fine_percent(slower.path_share()),
-            fine_percent(self.path_share())
-        );
-        let left = ratio(slower.path_share(), self.path_share()).unwrap_or(0.0);
-        let delivered = self.direction.received_bits_per_s;
-        let loses_too = slower.path_share() >= LOST_MIN;
-        let is_alike = loses_too
-            && ratio(slower.direction.received_bits_per_s, delivered)
-                .is_some_and(|alike| (alike - 1.0).abs() <= DELIVERED_ALIKE);
-        if is_alike || left <= LIMIT_LEAVES_MAX {
-            let delivered = show_bit_rate(delivered);
-            return (
-                Limit::Shaper,
-                0.9,
-                format!(
-                    "a rate limit {where_lost}: {delivered} is delivered and the rest lost; {at_lower}"
-                ),
-                "send below that rate (-b), or ask the operator of the path for the contracted rate",
-            );
-        }
-        if left >= RANDOM_LEAVES_MIN {
-            return (
-                Limit::Loss,
-                0.9,
-                format!("random loss {where_lost}: any rate loses the same share; {at_lower}"),
-                "look for a bad link on the path: errors of interfaces (ip -s link), optics, cables, radio",
-            );
-        }
-        (
-            Limit::Loss,
-            0.5,
-            format!(
-                "a rate limit and random loss {where_lost} cannot be distinguished; {at_lower}"
-            ),
-            "run it at a rate far below what is delivered, and longer: what is lost there is random",
-        )
-    }
-
-    /// The slowest other rate in the same direction that sent enough: at this loss share it would have lost
-    /// [`LOST_COUNT_MIN`] datagrams.
-    fn slower<'b>(&self, all: &'b [Account<'b>]) -> Option<&'b Account<'b>> {
-        let rate = self.direction.sent_bits_per_s;
-        all.iter()
-            .filter(|other| other.direction.direction == self.direction.direction)
-            .filter(|other| other.direction.sent_bits_per_s * RATES_APART <= rate)
-            .filter(|other| other.sent * self.path_share() >= LOST_COUNT_MIN)
-            .min_by(|a, b| a.direction.sent_bits_per_s.total_cmp(&b.direction.sent_bits_per_s))
     }
 
     /// Share of the time that the busiest thread of this test ran at an end.

@@ -202,6 +202,15 @@ fn plan_file(command: &[String]) -> Option<String> {
     is_file.then(|| file.to_owned())
 }
 
+/// The options of a command line `PROGRAM [--json] VERB OPTIONS`, for the shell.
+fn options_of(verb: &str, command: &[String]) -> String {
+    let mut words = command.iter().skip_while(|word| *word != verb).skip(1).peekable();
+    if words.peek().is_none() {
+        return "OPTIONS".to_owned();
+    }
+    words.map(|word| settings::word(word)).collect::<Vec<_>>().join(" ")
+}
+
 /// The answer on file-system load during which no gateway was watched; `None` for any other document.
 pub(crate) fn unwatched(results: &Results) -> Option<Verdict> {
     let is_load = |point: &Point| {
@@ -214,11 +223,10 @@ pub(crate) fn unwatched(results: &Results) -> Option<Verdict> {
         (summary, Vec::new())
     } else {
         let verb = if matches!(first.work, Work::FileMetadata(_)) { "meta" } else { "io" };
-        let options = first.command.strip_prefix(&format!("clearstream {verb} "));
         let again = format!(
-            "repeat it with them: `clearstream {verb} --gateways PLAN -- {}` (PLAN: the file of the gateway plan, on \
-             whose hosts the ranks must run; with the same --ranks, --hosts, --threads or --lab)",
-            options.unwrap_or("OPTIONS")
+            "where the files are behind gateways, repeat it with their counters: `clearstream {verb} --gateways PLAN {}` \
+             (PLAN: the file of the gateway plan, on whose hosts the ranks must run)",
+            options_of(verb, &results.command)
         );
         let summary = "a file-system load whose limit is not known: no counters of gateways and servers were recorded";
         (summary, vec![again])

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use results::{Confirmation, Estimate, Evidence, Limit, Results, Ruling, TestSpec, Verdict};
+use results::{
+    AppliedChange, Confirmation, Estimate, Evidence, Limit, Results, Ruling, TestSpec, Verdict,
+};
 use units::{show_bit_rate, show_byte_size};
 
 use crate::diagnosis::opinions;
@@ -157,6 +159,21 @@ pub fn with_trial(verdict: Verdict, confirmation: Confirmation, helped: bool) ->
         ruled_out,
         ..verdict
     }
+}
+
+/// What `tune apply` measured of a change, and whether it helped; `None` if it was not measured.
+#[must_use]
+pub fn trial(record: &AppliedChange) -> Option<(Confirmation, bool)> {
+    let AppliedChange { end, key, from, to, .. } = record;
+    let confirmation = Confirmation {
+        change: format!("{key} at the {} end: {from} -> {to}", end_name(*end)),
+        predicted_bits_per_s: record.predicted_bits_per_s?,
+        before_bits_per_s: record.before?.median,
+        after_bits_per_s: record.after?.median,
+        outcome: record.outcome.clone()?,
+        ..Confirmation::default()
+    };
+    Some((confirmation, record.is_kept == Some(true)))
 }
 
 /// Describes the change that a verdict advises.

@@ -61,7 +61,7 @@ pub use change::Change;
 pub use diagnosis::{Candidate, Diagnosis, diagnose};
 pub use experiment::{Experiment, Prediction, Rule, point_name};
 pub use host_change::{
-    HostChangeError, check_later, confirm_host_change, window_asked, with_trial,
+    HostChangeError, check_later, confirm_host_change, trial, window_asked, with_trial,
 };
 pub use judgement::{Judgement, explain, explain_fitted, judge};
 pub use load_change::{

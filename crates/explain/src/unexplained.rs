@@ -3,7 +3,7 @@
 use results::End;
 
 use crate::numbers::{fine_percent, percent};
-use crate::observed::Observed;
+use crate::observed::{Observed, end_name};
 use crate::symptoms::names;
 
 /// A figure that some limit is told by.
@@ -72,21 +72,34 @@ static SIGNS: [Sign; 10] = [
             Some(format!("the receiver's socket is {fullness} full"))
         },
     },
-    Sign {
-        what: "the near end's threads",
-        words: |seen| {
-            let busy = percent(seen.shown().thread_busy(End::Near)?);
-            Some(format!("the near end's thread runs or waits for its core {busy} of the time"))
-        },
-    },
-    Sign {
-        what: "the far end's threads",
-        words: |seen| {
-            let busy = percent(seen.shown().thread_busy(End::Far)?);
-            Some(format!("the far end's {busy}"))
-        },
-    },
+    Sign { what: "the near end's threads", words: |seen| core_use(seen, End::Near) },
+    Sign { what: "the far end's threads", words: |seen| core_use(seen, End::Far) },
 ];
+
+/// How an end used its core: only where waiting was recorded too, the scheduler is excluded by it.
+fn core_use(seen: &Observed<'_>, end: End) -> Option<String> {
+    let (shown, name) = (seen.shown(), end_name(end));
+    let ran = percent(shown.thread_ran(end)?);
+    let waited = shown.host(end, names::THREAD_WAIT);
+    Some(match (shown.host(end, names::THREAD_RUN), waited) {
+        (Some(_), Some(waited)) => {
+            format!(
+                "the {name} end's thread ran {ran} of the time and waited for its core {}",
+                percent(waited)
+            )
+        }
+        (Some(_), None) => {
+            format!(
+                "the {name} end's thread ran {ran} of the time; whether it waited was not recorded"
+            )
+        }
+        (None, _) => {
+            format!(
+                "the {name} end's process used {ran} of a core; whether it waited was not recorded"
+            )
+        }
+    })
+}
 
 /// Two lines at most: what the measurement shows, and what limits are told by that it lacks.
 pub(crate) fn evidence(seen: &Observed<'_>) -> Vec<String> {

@@ -152,7 +152,14 @@ fn ceiling_text(
         true if !is_tuned() => "as large as it was seen",
         _ => ceiling,
     };
-    let text = format!("{title}{place}: {ceiling}, {}", show_bit_rate(bits_per_s));
+    let rate = show_bit_rate(bits_per_s);
+    let text = match limit {
+        // Where no host tells of a limiter, a rate that streams reached does not either.
+        Limit::Shaper | Limit::Policer if opinion.end.is_none() => {
+            format!("all streams together reached {rate}; what stopped them was not tested")
+        }
+        _ => format!("{title}{place}: {ceiling}, {rate}"),
+    };
     NextCeiling { limit, bits_per_s, text }
 }
 
@@ -331,11 +338,13 @@ fn none_found(diagnosis: &Diagnosis) -> Verdict {
 
 /// What would tell more than the measurement did.
 fn more_to_measure(diagnosis: &Diagnosis) -> Vec<String> {
-    let mut advice = vec!["measure longer and with more repeats".to_owned()];
-    if !diagnosis.is_far_end_known {
-        advice.push("let clearstream serve the far end, which then tells its side".to_owned());
-    }
-    advice
+    // Neither length nor repeats tell of an end that tells nothing.
+    let advice = if diagnosis.is_far_end_known {
+        "measure longer and with more repeats"
+    } else {
+        "let clearstream serve the far end, which then tells its side"
+    };
+    vec![advice.to_owned()]
 }
 
 fn headline(candidate: &Candidate) -> String {

@@ -246,10 +246,8 @@ impl Asker<'_> {
     pub(crate) fn gateway_to(&mut self, address: std::net::IpAddr) -> Result<usize, String> {
         let question =
             RouteQuestion { source: Some(self.host.port.address), ..RouteQuestion::to(address) };
-        let route = self
-            .socket
-            .find::<Route>(&question.message())
-            .map_err(|error| format!("the kernel has no route: {error}"))?;
+        let route =
+            self.socket.find::<Route>(&question.message()).map_err(|error| no_route(&error))?;
         let Target::Paths(paths) = &route.target else {
             return Err("the kernel drops packets to it".to_owned());
         };
@@ -302,5 +300,16 @@ impl Asker<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Why the kernel names no route, for people: without numbers, where it only has none.
+fn no_route(error: &NetlinkError) -> String {
+    let has_none = [rustix::io::Errno::NETUNREACH, rustix::io::Errno::HOSTUNREACH];
+    match error.errno() {
+        Some(number) if has_none.iter().any(|none| none.raw_os_error() == number) => {
+            "the kernel has no route to it".to_owned()
+        }
+        _ => format!("the route to it is not known: {error}"),
     }
 }

@@ -74,7 +74,7 @@ pub enum LabError {
     #[error("no lab is up; bring one up with: clearstream lab up glif2010")]
     NoneUp,
     /// No lab was named and several are up.
-    #[error("{count} labs are up: {up}; name one of them, before the host or with --lab")]
+    #[error("{count} labs are up: {up}; name one of them with --lab")]
     Ambiguous {
         /// How many are up.
         count: usize,

@@ -13,6 +13,9 @@ use crate::table::{self, Table};
 /// Rows with a drawing; the table of all figures has the rest.
 const DRAWN_MAX: usize = 60;
 
+/// Figures that the card at the top names.
+const NAMED_MAX: usize = 3;
+
 /// The whole document.
 pub(crate) fn page(comparison: &Comparison) -> String {
     let sections: Vec<Section> = [
@@ -79,14 +82,21 @@ fn card(comparison: &Comparison) -> Element {
         1 => " Apart from them stands 1 figure of tests whose settings differ.".to_owned(),
         many => format!(" Apart from them stand {many} figures of tests whose settings differ."),
     };
+    let enough = match count(Outcome::TooFew) {
+        0 => "all have enough repeats".to_owned(),
+        1 => "1 has too few repeats for any difference to be told".to_owned(),
+        many => format!("{many} have too few repeats for any difference to be told"),
+    };
     let lead = format!(
-        "Compared: {} of the same work with the same settings, {} of them with too few repeats for any \
-         difference to be told.{unlike}",
+        "{} of the same work with the same settings compared; {enough}.{unlike}",
         count_of(comparison.alike().count() as u64, "figure"),
-        count(Outcome::TooFew)
     );
-    let largest = comparison.with(Outcome::Worse).chain(comparison.with(Outcome::Better)).take(3);
-    let lines = largest.map(|figure| el("li").text(show::sentence(&figure.line())));
+    let largest = comparison.with(Outcome::Worse).chain(comparison.with(Outcome::Better));
+    let lines = largest.take(NAMED_MAX).map(|figure| show::sentence(&figure.line()));
+    let named: Vec<String> = lines.collect();
+    let more = (worse + count(Outcome::Better)).saturating_sub(named.len());
+    let rest = (more > 0).then(|| format!("and {more} more"));
+    let lines = named.into_iter().chain(rest).map(|line| el("li").text(line));
     el("section")
         .attr("id", "verdict")
         .class("verdict")
@@ -134,16 +144,16 @@ fn drawn(caption: &str, class: &str, figures: &[&ComparedFigure]) -> Element {
             let label = format!("{}: {}", figure.setting, figure.words());
             el("tr")
                 .child(el("th").attr("scope", "row").class("w").text(show::sentence(&label)))
+                .child(el("td").class("f big").text(figure.shown_difference()))
                 .child(el("td").class("f").text(shown(quantity, figure.a.median)))
                 .child(el("td").class("f").text(shown(quantity, figure.b.median)))
-                .child(el("td").class("f big").text(figure.shown_difference()))
                 .child(el("td").class("plot").maybe(plot))
                 .child(el("td").class("beside").text(figure.shown_interval()).text(" ").child(
                     el("small").text(format!("{} interval", show::share(figure.confidence))),
                 ))
                 .child(el("td").class("f").text(counts(figure)))
         });
-    table::headline(caption, &["figure", "A", "B", "difference", "", "interval", "n"], rows)
+    table::headline(caption, &["figure", "difference", "A", "B", "", "interval", "n"], rows)
 }
 
 /// Figures of tests whose settings differ, with the settings.

@@ -56,7 +56,7 @@ const FONT: f64 = 12.0;
 const STYLE: &str = "svg { --page: #fdfdfc; --ink: #1c1f23; --soft: #555c64; --line: #d3d5d4; --accent: #b8460a; }
 @media (prefers-color-scheme: dark) { svg { --page: #14171a; --ink: #e8eaed; --soft: #b3bac2; --line: #343b43; --accent: #ff9e5e; } }
 text { font: 12px system-ui, \"Segoe UI\", Roboto, \"Noto Sans\", \"DejaVu Sans\", sans-serif; fill: var(--ink); }
-.head { font-size: 15px; font-weight: 600; } .msc-name { font-weight: 600; text-anchor: middle; } .msc-says { fill: var(--soft); }
+.head { font-size: 15px; font-weight: 600; } .msc-name { font-weight: 600; text-anchor: middle; } .msc-says { fill: var(--soft); paint-order: stroke; stroke: var(--page); stroke-width: 5px; stroke-linejoin: round; }
 .page { fill: var(--page); } .msc-life { stroke: var(--line); stroke-width: 2; } .msc-step { fill: var(--page); stroke: var(--ink); }
 .msc-arrow { stroke: var(--accent); stroke-width: 2; } .msc-tip { fill: var(--accent); }
 .msc-again { stroke: var(--accent); stroke-dasharray: 6 4; } .msc-again-text { fill: var(--accent); text-anchor: end; }";

@@ -40,7 +40,7 @@ fn recorded_load() -> Results {
 fn a_load_has_phases_and_gateways_and_no_path_with_two_ends() {
     let page = page(&recorded_load());
     for wanted in
-        ["/mnt/pfs/f from c1", "write-0 237 MiB/s", "read-0 292 MiB/s", "What the gateways carried"]
+        ["/mnt/pfs/f from c1", "write 237 MiB/s", "read 292 MiB/s", "What the gateways carried"]
     {
         assert!(page.contains(wanted), "{wanted}");
     }
@@ -520,6 +520,16 @@ fn mutate(value: &mut Value, input: &mut impl Iterator<Item = u8>) {
         },
         _ => {}
     }
+}
+
+/// A limit's weight is said once, not of each line of its evidence.
+#[test]
+fn the_weight_of_a_verdict_stands_once_beside_its_evidence() {
+    let results = synthetic::path();
+    let verdict = results.verdict.as_ref().expect("a verdict");
+    let own = verdict.evidence.iter().filter(|line| line.limit == verdict.limit).count();
+    assert!(own > 1, "{own}");
+    assert_eq!(page(&results).matches("the limit accounts for").count(), 1);
 }
 
 #[test]

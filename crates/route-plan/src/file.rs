@@ -2,6 +2,7 @@
 
 mod check;
 mod raw;
+mod words;
 
 use core::fmt;
 
@@ -56,7 +57,7 @@ pub fn parse_plan(file: &str, text: &str) -> Result<Plan, PlanError> {
     }
     let raw: RawPlan = toml::from_str(text).map_err(|error| {
         let line = line_of(text, error.span().map_or(0, |span| span.start));
-        let reason = settings::text::one_line(&error.message().replace('\n', ", "), 300);
+        let reason = words::reason(error.message(), text.lines().nth(line - 1).unwrap_or(""));
         failed(vec![wrong_brackets(text).unwrap_or(Mistake { line, reason })])
     })?;
     let mut reader = Reader::new(text);

@@ -29,27 +29,27 @@ pub struct Proposal {
 }
 
 /// The smallest weights that say what was measured: each within the spread of its gateway's rates, and within 5 % where the
-/// spread is smaller. `rates` are of each gateway, in any unit. `None` when a gateway has none above 0.
+/// spread is smaller. Gateways whose intervals overlap, directly or through others', have one weight. `rates` are of
+/// each gateway, in any unit. `None` when a gateway has none above 0.
 #[must_use]
 pub fn propose(rates: &[Vec<f64>]) -> Option<Proposal> {
     let measured: Option<Vec<MedianInterval>> =
         rates.iter().map(|rates| median_interval(rates).filter(|rate| rate.median > 0.0)).collect();
     let measured = measured?;
-    let all_low = measured.iter().map(|rate| rate.low).fold(0.0, f64::max);
-    let all_high = measured.iter().map(|rate| rate.high).fold(f64::INFINITY, f64::min);
-    let least = measured.iter().map(|rate| rate.median).fold(f64::INFINITY, f64::min);
-    let is_different = all_low > all_high;
+    let told_apart = told_apart(&measured);
+    let least = told_apart.iter().map(|rate| rate.median).fold(f64::INFINITY, f64::min);
+    let is_different = told_apart.iter().any(|rate| rate.median > least);
     let weights = if is_different {
         let says = |weights: &Vec<u16>, parts: u16| {
-            measured.iter().zip(weights).all(|(rate, weight)| {
+            told_apart.iter().zip(weights).all(|(rate, weight)| {
                 let said = f64::from(*weight) / f64::from(parts) * least;
                 let spread = (rate.high - rate.low) / 2.0;
                 (said - rate.median).abs() <= spread.max(TOLERANCE * rate.median)
             })
         };
-        let fits = (1..=PARTS_MAX).map(|parts| (parts, weights(&measured, least, parts)));
+        let fits = (1..=PARTS_MAX).map(|parts| (parts, weights(&told_apart, least, parts)));
         let mut fits = fits.filter(|(parts, weights)| says(weights, *parts));
-        fits.next().map_or_else(|| weights(&measured, least, PARTS_MAX), |(_, weights)| weights)
+        fits.next().map_or_else(|| weights(&told_apart, least, PARTS_MAX), |(_, weights)| weights)
     } else {
         vec![1; measured.len()]
     };
@@ -57,6 +57,33 @@ pub fn propose(rates: &[Vec<f64>]) -> Option<Proposal> {
     let gateways = measured.into_iter().zip(weights);
     let gateways = gateways.map(|(rate, weight)| Weighed { rate, weight }).collect();
     Some(Proposal { gateways, is_different })
+}
+
+/// The rates as far as they differ: gateways whose intervals overlap, directly or through others', get one rate, the
+/// median of theirs.
+fn told_apart(measured: &[MedianInterval]) -> Vec<MedianInterval> {
+    let mut order: Vec<usize> = (0..measured.len()).collect();
+    order.sort_by(|one, other| measured[*one].low.total_cmp(&measured[*other].low));
+    let mut alike: Vec<(f64, Vec<usize>)> = Vec::new();
+    for at in order {
+        let MedianInterval { low, high, .. } = measured[at];
+        match alike.last_mut() {
+            Some((reach, members)) if low <= *reach => {
+                *reach = reach.max(high);
+                members.push(at);
+            }
+            _apart => alike.push((high, vec![at])),
+        }
+    }
+    let mut rates = measured.to_vec();
+    for (_, members) in alike {
+        let medians: Vec<f64> = members.iter().map(|at| measured[*at].median).collect();
+        let median = stats::median(&medians).unwrap_or(0.0);
+        for at in members {
+            rates[at].median = median;
+        }
+    }
+    rates
 }
 
 /// Each rate in parts of the least one; where that is too much for the fastest, in parts of a larger one.
@@ -101,6 +128,16 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_of_overlapping_intervals_has_one_weight() {
+        // The first and the last do not overlap; both overlap the one between them.
+        let chain: &[&[f64]] = &[&[1.0e9, 1.6e9], &[1.5e9, 2.9e9], &[2.3e9, 3.6e9]];
+        assert_eq!(weights_of(chain), (vec![1, 1, 1], false));
+        let beside: &[&[f64]] = &[&[1.0e9, 1.6e9], &[10.0e9, 10.1e9], &[1.5e9, 1.7e9]];
+        let (weights, is_different) = weights_of(beside);
+        assert!(is_different && weights[0] == weights[2] && weights[1] > weights[0], "{weights:?}");
+    }
+
+    #[test]
     fn a_slow_gateway_beside_a_very_fast_one_keeps_a_share() {
         let far_apart: &[&[f64]] = &[&[1e11, 1e11, 1e11], &[1e6, 1e6, 1e6]];
         assert_eq!(weights_of(far_apart), (vec![WEIGHT_MAX, 1], true));
@@ -119,6 +156,10 @@ mod tests {
             rates in prop::collection::vec(prop::collection::vec(1.0_f64..1e12, 1..8), 1..20),
         ) {
             let mut gateways = propose(&rates).unwrap().gateways;
+            for (one, other) in gateways.iter().flat_map(|one| gateways.iter().map(move |two| (one, two))) {
+                let overlaps = one.rate.low <= other.rate.high && other.rate.low <= one.rate.high;
+                prop_assert!(!overlaps || one.weight == other.weight);
+            }
             gateways.sort_by(|one, other| one.rate.median.total_cmp(&other.rate.median));
             prop_assert!(gateways.iter().all(|one| (1..=WEIGHT_MAX).contains(&one.weight)));
             prop_assert!(gateways.is_sorted_by_key(|one| one.weight));

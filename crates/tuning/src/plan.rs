@@ -126,8 +126,15 @@ pub fn plan(results: &Results) -> Plan {
             plan.target_source = Some(seen.target_source.clone());
             plan.bandwidth_delay_product_bytes = seen.bdp_bytes();
         }
+        let planned_count = plan.changes.len();
         for rule in [windows::rule, protocol::rule, packets::rule, cores::rule] {
             rule(&seen, &mut plan);
+        }
+        if reverse != plan.is_reverse {
+            // The plan's head tells the figures of the other direction.
+            for change in &mut plan.changes[planned_count..] {
+                change.why = format!("{}: {}", way(reverse), change.why);
+            }
         }
     }
     if plan.measured_bits_per_s.is_none() {
@@ -144,6 +151,11 @@ pub fn plan(results: &Results) -> Plan {
         plan.by_hand = candidate.advice.iter().map(|advice| advice.text.clone()).collect();
     }
     plan
+}
+
+/// A direction in words.
+fn way(reverse: bool) -> &'static str {
+    if reverse { "from the far end to the near one" } else { "from the near end to the far one" }
 }
 
 /// The window a further test should ask for itself, bytes, so that a plan can say what binds once the

@@ -24,6 +24,7 @@ use crate::progress::Progress;
 use crate::runner::{self, Conducted, Done, Driver, Ended, Keeping};
 use crate::signals;
 use crate::store;
+use crate::typed;
 use crate::verbs::options;
 use model::{Given, read};
 use show::Terminal;
@@ -120,6 +121,9 @@ pub(crate) struct CheckArgs {
     /// packages. --hosts implies it; in a job of your own, the launcher's binding takes precedence.
     #[arg(long, help_heading = RANKS)]
     bind: bool,
+    /// The command line that the user typed, from the program that started the ranks.
+    #[arg(long, hide = true, value_name = "WORDS")]
+    typed: Option<String>,
     /// Let threads exchange messages and keep separate sets of states, like the ranks of an MPI job.
     #[arg(long, conflicts_with = "hosts", help_heading = RANKS)]
     messages: bool,
@@ -202,7 +206,8 @@ fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
     }
     store::check_outputs([args.output.as_deref(), args.svg.as_deref()])?;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
-    let mut results = document::begun();
+    let typed = args.typed.as_deref().map(typed::words).transpose().map_err(VerbError::usage)?;
+    let mut results = document::begun(typed.as_deref());
     let options = asked(args);
     options.validate(&model, args.ltl.is_some())?;
     let formulas = args.ltl.as_deref().map(formulas).transpose()?;

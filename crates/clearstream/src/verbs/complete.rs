@@ -107,7 +107,7 @@ fn wanted(
     let command: Vec<&str> = cursor.command.iter().map(String::as_str).collect();
     let wanted = match (&command[..], cursor.argument.as_str()) {
         (["lab", "up" | "show"], "lab") => Wanted::LabsBuiltIn,
-        (["lab" | "gateway", _], "lab") => Wanted::LabsUp,
+        (["lab" | "gateway", _], "lab" | "named") => Wanted::LabsUp,
         (["lab", "exec"], "place") => {
             // A lab may come before the host where several are up.
             let first = || cursor.value_of("place").map(str::to_owned);

@@ -112,13 +112,11 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
     }
 }
 
-fn explain_results(args: &ExplainArgs, mut results: Results, json: bool) -> VerbResult {
-    for (more, number) in args.more.iter().zip(1_u32..) {
-        results.points.extend(more_of(&args.results, &results, more, number)?);
-    }
+fn explain_results(args: &ExplainArgs, results: Results, json: bool) -> VerbResult {
+    let results = with_more(args, results)?;
     check_work(&args.results, &results)?;
     if args.symptoms {
-        return symptoms::run(&results, json);
+        return symptoms::run(&args.results, &results, json);
     }
     let mut verdict = explain::explain(&results);
     let (mut load_after, mut network_after) = (None, None);
@@ -225,6 +223,28 @@ fn more_of(
     rates_of(path, results, more, added)
 }
 
+/// The results with the points of all further files.
+fn with_more(args: &ExplainArgs, mut results: Results) -> Result<Results, VerbError> {
+    for (more, number) in args.more.iter().zip(1_u32..) {
+        results.points.extend(more_of(&args.results, &results, more, number)?);
+    }
+    if !args.more.is_empty() {
+        check_rates(&results)?;
+    }
+    Ok(results)
+}
+
+/// Refuses UDP tests of several files that all offer one rate.
+fn check_rates(results: &Results) -> Result<(), VerbError> {
+    let offered = |point: &Point| point.work.test()?.offered_bits_per_s;
+    let rates: Vec<f64> = results.points.iter().filter_map(offered).collect();
+    if rates.len() == results.points.len() && rates.iter().all(|rate| rates.first() == Some(rate)) {
+        let line = "the files offer the same rate: another one is needed to compare them";
+        return Err(VerbError::usage(line));
+    }
+    Ok(())
+}
+
 /// The points of a further file, if both files hold UDP tests only.
 fn rates_of(
     path: &Path,
@@ -239,14 +259,6 @@ fn rates_of(
             let line = format!("{name} holds other tests than UDP: only rates of UDP are compared");
             return Err(VerbError::usage(line));
         }
-    }
-    let offered = |points: &[Point]| -> Vec<_> {
-        points.iter().filter_map(|point| point.work.test()?.offered_bits_per_s).collect()
-    };
-    let (known, new) = (offered(&results.points), offered(&added.points));
-    if !new.is_empty() && new.iter().all(|rate| known.contains(rate)) {
-        let line = "both files offer the same rate: a second one is needed to compare them";
-        return Err(VerbError::usage(line));
     }
     Ok(added.points)
 }

@@ -7,6 +7,7 @@ mod drain;
 mod emit;
 mod explain;
 mod hosts;
+mod identity;
 mod plan;
 mod show;
 mod simulate;

@@ -46,8 +46,11 @@ enum Action {
     Down {
         /// Name of the lab; may be omitted if only one is up.
         lab: Option<String>,
+        /// The same, as other verbs have it.
+        #[arg(long = "lab", value_name = "LAB", conflicts_with = "lab")]
+        named: Option<String>,
         /// Take down every lab that is up.
-        #[arg(long, conflicts_with = "lab")]
+        #[arg(long, conflicts_with_all = ["lab", "named"])]
         all: bool,
         /// Succeed even if no such lab is up, for scripts that clean up.
         #[arg(long)]
@@ -65,6 +68,9 @@ enum Action {
     Status {
         /// Name of the lab [default: all that are up].
         lab: Option<String>,
+        /// The same, as other verbs have it.
+        #[arg(long = "lab", value_name = "LAB", conflicts_with = "lab")]
+        named: Option<String>,
     },
     /// Print the file of a built-in lab, as a template.
     Show {
@@ -107,13 +113,15 @@ pub(crate) fn run(args: &LabArgs, json: bool) -> VerbResult {
             // One may end by itself meanwhile.
             down(names.iter().map(|lab| lab.plan().name.clone()).collect(), true, json)
         }
-        Action::Down { lab: Some(name), if_up, .. } => down(vec![name.clone()], *if_up, json),
-        Action::Down { lab: None, .. } => down_only(json),
+        Action::Down { lab, named, if_up, .. } => match lab.as_ref().or(named.as_ref()) {
+            Some(name) => down(vec![name.clone()], *if_up, json),
+            None => down_only(json),
+        },
         Action::Exec(exec_args) => exec(exec_args),
         Action::Fail(args) => fail::fail(args, json),
         Action::Mend(args) => fail::mend(args, json),
         Action::List => list(json),
-        Action::Status { lab } => status(lab.as_deref(), json),
+        Action::Status { lab, named } => status(lab.as_deref().or(named.as_deref()), json),
         Action::Show { lab } => print_file(lab, json),
         Action::Internal { arguments } => Ok(Exit::Program(lab::run_role(&program(), arguments))),
     }

@@ -71,14 +71,25 @@ impl SharedMemory {
         }
     }
 
-    /// One line for the user.
-    fn line(self) -> &'static str {
-        match self {
-            Self::Direct => {
-                "messages use shared memory inside a host, with one copy if they are long, and UDP between hosts"
+    /// One line for the user: how messages go inside a host and between hosts; `port` is the switch's port, by whose
+    /// frames ranks of its network are reached.
+    fn line(self, port: Option<&str>) -> String {
+        let inside = match self {
+            Self::Direct => Some("shared memory inside a host, with one copy if they are long,"),
+            Self::Rings => Some("shared memory inside a host"),
+            Self::Off => None,
+        };
+        match (inside, port) {
+            (Some(inside), None) => format!("messages use {inside} and UDP between hosts"),
+            (None, None) => "messages use UDP between hosts and inside a host".to_owned(),
+            (Some(inside), Some(port)) => format!(
+                "messages use {inside} and frames of a port on {port} otherwise; UDP only to ranks of other networks"
+            ),
+            (None, Some(port)) => {
+                format!(
+                    "messages use frames of a port on {port}, and UDP only to ranks of other networks"
+                )
             }
-            Self::Rings => "messages use shared memory inside a host and UDP between hosts",
-            Self::Off => "messages use UDP between hosts and inside a host",
         }
     }
 }
@@ -193,11 +204,8 @@ fn start(args: &MpiArgs) -> VerbResult {
     for name in forwarded {
         command.args(["-x", name]);
     }
-    writeln!(crate::out::stderr(), "clearstream: {}", shared_memory.line()).ok();
-    if let Some(port) = &port {
-        let line = "ranks of its network are reached by its frames, where not through memory";
-        writeln!(crate::out::stderr(), "clearstream: port on {port}: {line}").ok();
-    }
+    let line = shared_memory.line(port.as_deref());
+    writeln!(crate::out::stderr(), "clearstream: {line}").ok();
     Ok(not_run(launcher, &command.args(arguments).exec()))
 }
 
@@ -325,4 +333,33 @@ fn found(program: &OsStr) -> Option<PathBuf> {
     }
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_names_the_ways_that_messages_take() {
+        for (how, port, line) in [
+            (SharedMemory::Off, None, "messages use UDP between hosts and inside a host"),
+            (
+                SharedMemory::Rings,
+                None,
+                "messages use shared memory inside a host and UDP between hosts",
+            ),
+            (
+                SharedMemory::Off,
+                Some("vale0"),
+                "messages use frames of a port on vale0, and UDP only to ranks of other networks",
+            ),
+        ] {
+            assert_eq!(how.line(port), line);
+        }
+        let both = SharedMemory::Direct.line(Some("vale0"));
+        assert!(
+            both.contains("shared memory inside a host") && both.contains("port on vale0"),
+            "{both}"
+        );
+    }
 }

@@ -22,6 +22,10 @@ use crate::signals;
 use crate::store;
 use crate::verbs::options::{ApplicationOptions, TargetOptions, duration};
 
+/// Names of the results file and of the report page without -o and --report.
+const RESULTS: &str = "results.json";
+const REPORT: &str = "report.html";
+
 /// Options of `path`.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -46,11 +50,11 @@ pub(crate) struct PathArgs {
     #[command(flatten)]
     application: ApplicationOptions,
     /// Results file; an interrupted run is resumed from the journal beside this file.
-    #[arg(short, long, value_name = "FILE", default_value = "results.json")]
+    #[arg(short, long, value_name = "FILE", default_value = RESULTS)]
     output: PathBuf,
-    /// Report page.
-    #[arg(long, value_name = "FILE", default_value = "report.html")]
-    report: PathBuf,
+    /// Report page [default: report.html; with -o, that name with .html].
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Write no report page.
     #[arg(long)]
     no_report: bool,
@@ -58,7 +62,7 @@ pub(crate) struct PathArgs {
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     duration: Duration,
     /// Repeats of the single-stream test, on which the verdict is based; other tests are repeated 3/5 as often.
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, alias = "repeat", value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
     /// One second per test, three repeats, no window sweep.
     #[arg(long)]
@@ -85,7 +89,9 @@ pub(crate) struct PathArgs {
 pub(crate) fn run(args: &PathArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let gates = args.gates.gates(GatedVerb::Path)?;
-    let outputs = args.outputs(json);
+    let page = args.page();
+    let outputs =
+        Outputs { results: Some(&args.output), report: page.as_deref(), also: None, json };
     store::check_outputs([outputs.results, outputs.report])?;
     let mut far = FarEnd::connect(&args.target.target())?;
     let mut progress = Progress::new(1);
@@ -106,9 +112,18 @@ pub(crate) fn run(args: &PathArgs, json: bool) -> VerbResult {
 }
 
 impl PathArgs {
-    fn outputs(&self, json: bool) -> Outputs<'_> {
-        let report = (!self.no_report).then_some(self.report.as_path());
-        Outputs { results: Some(&self.output), report, also: None, json }
+    /// The report page; `None`: none is written.
+    fn page(&self) -> Option<PathBuf> {
+        if self.no_report {
+            return None;
+        }
+        let beside = || match self.output.extension() {
+            // The results file itself has that name.
+            Some(extension) if extension == "html" => PathBuf::from(REPORT),
+            _ if self.output.as_os_str() == RESULTS => PathBuf::from(REPORT),
+            _other => self.output.with_extension("html"),
+        };
+        Some(self.report.clone().unwrap_or_else(beside))
     }
 
     fn battery(&self) -> battery::Battery {
@@ -129,6 +144,38 @@ impl PathArgs {
             sweep: !(self.quick || self.no_sweep),
             way: if self.reverse { Direction::Reverse } else { Direction::Forward },
             one_way: self.one_way,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        path: PathArgs,
+    }
+
+    /// A second run to another file must not replace the first one's page.
+    #[test]
+    fn the_page_is_named_after_the_results_file() {
+        let page = |words: &str| {
+            let line = Line::try_parse_from(format!("path far {words}").split_whitespace());
+            line.expect("options").path.page().map(|page| page.display().to_string())
+        };
+        for (words, name) in [
+            ("", Some("report.html")),
+            ("-o runs/r2.json", Some("runs/r2.html")),
+            ("-o r2", Some("r2.html")),
+            ("-o r2.html", Some("report.html")),
+            ("-o r2.json --report page.html", Some("page.html")),
+            ("-o r2.json --no-report", None),
+        ] {
+            assert_eq!(page(words).as_deref(), name, "{words}");
         }
     }
 }

@@ -146,7 +146,21 @@ struct SinkArgs {
     announce: Option<MacRange>,
 }
 
+/// Parses a number of frames per second: `1000`, `64k`, `1.5M`, `1M/s`. A rate of bits is none.
 fn frame_rate(text: &str) -> Result<u64, String> {
+    let is_digit = |letter: char| letter.is_ascii_digit() || letter == '.';
+    let unit = text.trim().trim_start_matches(is_digit).trim();
+    let prefix = unit.strip_suffix("/s").unwrap_or(unit);
+    if prefix.contains("bit") || prefix.contains("bps") {
+        return Err(format!(
+            "'{text}' is a rate of bits, and frames per second are meant; write for example 1M"
+        ));
+    }
+    if !["", "k", "K", "m", "M", "g", "G"].contains(&prefix) {
+        return Err(format!(
+            "'{text}' has an unknown unit '{unit}'; known: k M G, optionally with /s"
+        ));
+    }
     match units::parse_bit_rate(text).map_err(|error| error.to_string())? {
         0 => Err("nothing would ever be sent".to_owned()),
         rate => Ok(rate),
@@ -253,5 +267,27 @@ impl SinkArgs {
             quiet: self.quiet,
             manner,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_no_frames() {
+        for (text, rate) in
+            [("1000", 1000), ("64k", 64_000), ("1.5M", 1_500_000), ("1M/s", 1_000_000)]
+        {
+            assert_eq!(frame_rate(text), Ok(rate), "{text}");
+        }
+        for text in ["1Gbit", "1kbit", "10Mbit/s", "5Mbps"] {
+            let told = frame_rate(text).expect_err("bits");
+            let reason = "is a rate of bits, and frames per second are meant; write for example 1M";
+            assert_eq!(told, format!("'{text}' {reason}"));
+        }
+        let told = frame_rate("1MB").expect_err("bytes");
+        assert_eq!(told, "'1MB' has an unknown unit 'MB'; known: k M G, optionally with /s");
+        assert!(frame_rate("0").is_err());
     }
 }

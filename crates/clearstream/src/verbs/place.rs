@@ -59,7 +59,7 @@ pub(crate) struct PlaceArgs {
     #[arg(short = 'O', long, value_name = "TIME", default_value = "300ms", value_parser = duration)]
     omit: Duration,
     /// Repeats of every placement in the first round.
-    #[arg(long, value_name = "N", default_value_t = 3,
+    #[arg(long, alias = "repeat", value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     repeats: u32,
     /// Maximum number of tests.

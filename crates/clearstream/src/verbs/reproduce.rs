@@ -63,7 +63,7 @@ pub(crate) struct ReproduceArgs {
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = duration)]
     duration: Duration,
     /// Repeats of every setting.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, alias = "repeat", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
     #[command(flatten)]
     jobs: messages::JobOptions,

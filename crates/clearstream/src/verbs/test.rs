@@ -52,7 +52,7 @@ pub(crate) struct TestArgs {
     #[command(flatten)]
     test: TestOptions,
     /// Number of runs; the median and its confidence interval are printed.
-    #[arg(long, value_name = "N", default_value_t = 1,
+    #[arg(long, alias = "repeats", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
     /// Run both ends on the cores that this placement file names (see `clearstream place`).

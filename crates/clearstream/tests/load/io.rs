@@ -181,6 +181,19 @@ fn a_stonewall_wears_out_and_its_status_is_read_back() {
     assert!(out.contains(&read), "{out}");
 }
 
+/// What is stored repeats the run: no option that the program tells itself, none of ours lost.
+#[test]
+fn the_stored_command_is_what_was_typed() {
+    let folder = Folder::new("typed");
+    for ranks in ["--threads 2", "--ranks 2"] {
+        let typed = format!("io {ranks} --json -- -w -b 64k -t 64k -o {}", folder.at("f"));
+        let (code, out, err) = run(&typed);
+        assert_eq!(code, Some(0), "{err}");
+        let results = results::read_results(out.as_bytes()).expect("a results document");
+        assert_eq!(results.command[1..].join(" "), typed);
+    }
+}
+
 #[test]
 fn locks_of_one_file_exclude_and_locks_of_two_are_found_out() {
     let folder = Folder::new("locks");

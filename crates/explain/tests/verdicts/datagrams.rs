@@ -226,6 +226,42 @@ fn two_rates_tell_a_rate_limit_from_random_loss() {
     }
 }
 
+/// Shares are told apart by their counts: 134 of 43 000 and 90 of 86 000 are not the same share.
+#[test]
+fn random_loss_is_named_only_where_the_counts_allow_the_same_share() {
+    let lost = |offered_bits_per_s, path| Test { offered_bits_per_s, path, ..CLEAN };
+    let burst = verdict(&[lost(120e6, 134), lost(240e6, 90)]);
+    assert_eq!(burst.limit, Limit::Loss);
+    assert!(burst.summary.contains("the lower rate lost more"), "{burst:#?}");
+    assert!(!text(&burst).contains("optics"), "{burst:#?}");
+    assert!(burst.advice[0].contains("again, in turns"), "{burst:#?}");
+    // Half the share, and too few to tell.
+    let few = verdict(&[lost(60e6, 15), lost(120e6, 62)]);
+    assert!(few.summary.contains("cannot be distinguished: too few are lost"), "{few:#?}");
+    // Two of three agree.
+    let third = verdict(&[lost(30e6, 60), lost(60e6, 280), lost(120e6, 240)]);
+    assert!(third.summary.contains("the lower rate lost more"), "{third:#?}");
+}
+
+/// What a further file says is used, or it is told why it does not decide.
+#[test]
+fn every_rate_is_used_or_said_to_decide_nothing() {
+    let lost = |offered_bits_per_s, path| Test { offered_bits_per_s, path, ..CLEAN };
+    let few = verdict(&[lost(100e6, 23), lost(190e6, 41)]);
+    assert!(few.summary.contains("the test at 100 Mbit/s lost 23 of 35714, too few"), "{few:#?}");
+    assert!(few.advice[0].contains("at 100 Mbit/s for at least 6 s"), "{few:#?}");
+    let near = verdict(&[lost(100e6, 900), lost(110e6, 1000)]);
+    assert!(near.summary.contains("100 Mbit/s is too near for a comparison"), "{near:#?}");
+    // Repeats of a rate count together.
+    let repeats = verdict(&[lost(100e6, 23), lost(100e6, 25), lost(190e6, 41)]);
+    assert!(repeats.summary.starts_with("random loss"), "{repeats:#?}");
+    // A limit is at least what any test delivered.
+    let limit = verdict(&[lost(100e6, 0), lost(190e6, 60), over(177e6, 0.0, 240e6)]);
+    assert_eq!(limit.limit, Limit::Shaper);
+    assert!(limit.summary.contains("at most 190 Mbit/s is delivered"), "{limit:#?}");
+    assert!(limit.summary.contains("of 190 Mbit/s 0.088%"), "{limit:#?}");
+}
+
 #[test]
 fn the_evidence_quotes_the_repeat_that_the_tables_median_is() {
     let repeat = |path| Test { path, ..over(80e6, 0.0, 120e6) }.point();

@@ -228,14 +228,16 @@ fn advice_names_the_plan_that_the_command_named_and_else_says_what_plan_stands_f
 #[test]
 fn a_load_without_gateways_is_told_how_to_record_them() {
     let mut results = Load::default().results();
+    let typed =
+        ["/usr/bin/clearstream", "--json", "io", "--ranks", "2", "--", "-r", "-o", "/pfs/a b"];
+    results.command = typed.map(str::to_owned).to_vec();
     let point = &mut results.points[0];
-    point.command = "clearstream io -r -o /pfs/f".to_owned();
     let PointOutcome::Measured(outcome) = &mut point.outcome else { panic!("measured") };
     outcome.carried = None;
     let verdict = explain::explain(&results);
     assert_eq!((verdict.limit, verdict.confirmed), (Limit::NoneFound, false));
     assert!(verdict.summary.contains("a file-system load"), "{}", verdict.summary);
-    let again = "`clearstream io --gateways PLAN -- -r -o /pfs/f`";
+    let again = "`clearstream io --gateways PLAN --ranks 2 -- -r -o '/pfs/a b'`";
     assert!(verdict.advice[0].contains(again), "{:?}", verdict.advice);
 }
 

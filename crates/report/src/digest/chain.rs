@@ -8,6 +8,10 @@ use results::{
 use super::{Digest, ends_of, streams_of};
 use crate::show;
 
+/// Share of a send buffer that is payload; the rest is the kernel's overhead. The share that `explain` and `tune plan`
+/// reckon with.
+const SEND_WINDOW_SHARE: f64 = 0.6;
+
 /// Bytes a full frame has beside its IP packet: header 14, FCS 4, preamble 8, gap 12 (IEEE 802.3).
 const FRAME_OVERHEAD_BYTES: f64 = 38.0;
 
@@ -267,8 +271,7 @@ impl Survey<'_> {
         };
         let mut link = blank(place, Some(end), None);
         let told = self.window();
-        // A send buffer is charged little more than its payload and may fill up with it; of a
-        // receive buffer half is promised (socket(7), SO_RCVBUF).
+        // Of a receive buffer half is promised (socket(7), SO_RCVBUF).
         let buffer = stream.and_then(|stream| {
             if sending {
                 stream.send_buffer_bytes.map(|booked| booked as f64)
@@ -283,12 +286,16 @@ impl Survey<'_> {
             return link;
         };
         link.figure = show::size(window);
+        let window = if sending { window * SEND_WINDOW_SHARE } else { window };
         // The window is spread over the round trip that its own load makes.
         let rtt_s = told.and_then(|window| window.rtt_s).or(self.digest.idle_rtt_s());
         // Datagrams wait for no acknowledgement: their buffers limit no rate.
         let rtt_s = rtt_s.filter(|_| !is_udp);
         if let Some(rtt_s) = rtt_s {
             let ceiling = window * 8.0 / rtt_s;
+            // What was carried was under way, though the usual share allows less.
+            let carried = self.rate.filter(|_| sending).unwrap_or(0.0);
+            let ceiling = ceiling.max(carried);
             // Over a path without delay a window is no ceiling that anything could reach.
             link.ceiling_bits_per_s = Some(ceiling).filter(|ceiling| *ceiling <= BITS_PER_S_MAX);
             link.used = self.rate.map(|rate| rate / ceiling);

@@ -16,7 +16,7 @@ pub(crate) fn section(digest: &Digest<'_>) -> Option<Section> {
         .map(|(index, (point, (carried, seen)))| {
             let title = format!(
                 "{}, repetition {}",
-                crate::show::clip(&point.experiment, 60),
+                crate::show::clip(compare::phase_name(&point.experiment), 60),
                 point.repeat
             );
             gateways::figure(format!("gateways-{index}"), title, carried, &seen).into_element()

@@ -56,7 +56,7 @@ pub(crate) fn card(digest: &Digest<'_>) -> Element {
         let repeats = all.filter(|point| point.experiment == phase.experiment);
         let rates: Vec<f64> = repeats.filter_map(rate_of).collect();
         let rate = show_rate(&phase.work, Estimate::of(&rates)?.median);
-        Some(format!("{} {rate}", show::clip(&phase.experiment, 40)))
+        Some(format!("{} {rate}", show::clip(compare::phase_name(&phase.experiment), 40)))
     };
     let named: Vec<String> = phases.iter().filter_map(median).take(NAMED_MAX).collect();
     let failed = digest.results.points.iter().any(|point| point.measured().is_none());

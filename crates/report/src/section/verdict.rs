@@ -157,18 +157,26 @@ fn evidence(verdict: &Verdict) -> Option<Element> {
     if verdict.evidence.is_empty() {
         return None;
     }
-    let list = el("ul").class("evidence").children(
-        verdict.evidence.iter().map(|line| evidence_line(line, line.limit != verdict.limit)),
-    );
-    Some(el("div").child(el("h3").text("Evidence")).child(list))
+    let own = verdict.evidence.iter().filter(|line| line.limit == verdict.limit);
+    // The weight is the limit's, and the same in each of its lines.
+    let weight = own.map(|line| line.weight).reduce(f64::max).filter(|weight| *weight > 0.0);
+    let whole = weight.map(|weight| {
+        el("p")
+            .class("whole")
+            .child(bars::weight(weight))
+            .child(el("small").text(format!("the limit accounts for {}", show::share(weight))))
+    });
+    let lines = verdict.evidence.iter().map(|line| match line.limit == verdict.limit {
+        true => el("li").class("own").child(el("span").text(&line.text)),
+        false => evidence_line(line),
+    });
+    let list = el("ul").class("evidence").children(lines);
+    Some(el("div").child(el("h3").text("Evidence")).maybe(whole).child(list))
 }
 
-fn evidence_line(line: &Evidence, named: bool) -> Element {
-    // Named lines speak of limits that were ruled out or stand beside the verdict's own.
-    let of = match named {
-        true => format!("{}: would account for", show::limit(line.limit)),
-        false => "accounts for".to_owned(),
-    };
+/// A line that speaks of another limit, which was ruled out or stands beside the verdict's own.
+fn evidence_line(line: &Evidence) -> Element {
+    let of = format!("{}: would account for", show::limit(line.limit));
     el("li").child(bars::weight(line.weight)).child(
         el("span")
             .text(&line.text)
@@ -269,7 +277,7 @@ fn ruled_out(verdict: &Verdict) -> Option<Element> {
         Limit::NoneFound => el("details").attr("open", "open"),
         _ => el("details"),
     };
-    let lines = verdict.ruled_out.iter().map(|line| evidence_line(line, true));
+    let lines = verdict.ruled_out.iter().map(evidence_line);
     Some(
         details
             .child(el("summary").text(format!("{count} other {noun}: ruled out or not measured")))

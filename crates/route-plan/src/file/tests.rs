@@ -109,13 +109,19 @@ fn every_mistake_is_refused_with_its_line_and_reason() {
         ("policy = 1", "follow = \"disk\"", "policy = 1", "no network 'disk'"),
         ("interval = \"50ms\"", "interval = \"fast\"", "interval", "interval"),
         ("interval = \"50ms\"", "interval = \"50\"", "interval", "interval: '50' has no unit"),
+        (
+            "interval = \"50ms\"",
+            "interval = 2",
+            "interval",
+            "interval: a time is written in quotes and with its unit: interval = \"2s\"",
+        ),
         ("[[gateway]]", "[gateway]", "[[gateway]]", "write [[gateway]], with double brackets"),
         ("[routing]", "[[routing]]", "[routing]", "write [routing], with single brackets"),
         ("multiplier = 3", "multiplier = 0", "multiplier", "goes from 1 to 255"),
         ("mode = \"self\"", "mode = \"all\"", "mode = \"self\"", "self and sentinel"),
         ("bfd = false", "bfd = 3", "bfd", "bool"),
-        ("seed = 12345", "sead = 12345", "seed", "unknown field `sead`"),
-        ("name = \"cumulus\"", "", "name = \"cumulus\"", "missing field `name`"),
+        ("seed = 12345", "sead = 12345", "seed", "unknown key 'sead'; did you mean 'seed'?"),
+        ("name = \"cumulus\"", "", "name = \"cumulus\"", "'name' is missing"),
         ("seed = 12345", "seed = [", "seed", ""),
     ];
     for (from, to, line, reason) in table {
@@ -124,7 +130,7 @@ fn every_mistake_is_refused_with_its_line_and_reason() {
         let shift = to.matches('\n').count();
         let lines = line_with(line)..=line_with(line) + shift + usize::from(to.ends_with('['));
         // A key that is missing has no line of its own.
-        let is_missing = reason.starts_with("missing");
+        let is_missing = reason.ends_with("is missing");
         assert!(is_missing || lines.contains(&found.line), "{to}: {found:?}, not {lines:?}");
     }
 }

@@ -175,6 +175,22 @@ fn a_path_that_is_full_gets_no_changes() {
     assert_eq!(plan.changes, Vec::new());
 }
 
+/// 0.6 of a send buffer is window: over 20 ms 2 MB allow 480 Mbit/s, and the line carries 470.7.
+#[test]
+fn a_buffer_that_allows_what_the_path_carries_is_left() {
+    let planned = |most: u64| {
+        let results = document(5.2e7, |value| {
+            clamped(value);
+            value["near"]["sysctls"]["net.ipv4.tcp_wmem"] = json!(format!("4096 16384 {most}"));
+        });
+        find(&plan(&results), End::Near, "net.ipv4.tcp_wmem").cloned()
+    };
+    assert_eq!(planned(2_000_000), None);
+    let narrow = planned(1_000_000).expect("planned");
+    let told = "it does not bind now; without it 240 Mbit/s would be the next limit";
+    assert_eq!(narrow.effect, told);
+}
+
 #[test]
 fn sizes_follow_the_path_not_a_list() {
     let wanted = |line: f64, rtt_s: f64| {

@@ -10,6 +10,9 @@ use super::{Plan, Risk};
 const IP_SYSCTL: &str =
     "kernel Documentation/networking/ip-sysctl.rst; RFC 7323; ESnet fasterdata host tuning";
 
+/// What a window that binds must allow to be left as it is, over what the path should carry.
+const ROOM: f64 = 1.05;
+
 /// Least gain that is worth telling, as a factor.
 const GAIN_MIN: f64 = 1.02;
 
@@ -95,7 +98,10 @@ impl<'a> Side<'a> {
 fn autotuning(seen: &Seen<'_>, plan: &mut Plan, rtt_s: f64, side: &Side<'_>, then: f64) {
     let Side { end, buffer, from, sizes: [least, middle, most], limit, window } = *side;
     let (key, host, allows) = (buffer.key(), seen.host(end), side.allows());
-    if allows >= seen.target * 1.05 || judged_window(seen).is_some() {
+    let binds = seen.binds(limit);
+    // One that binds gets some room; another is no limit as soon as it allows what the path should carry.
+    let enough = if binds { seen.target * ROOM } else { seen.target };
+    if allows >= enough || judged_window(seen).is_some() {
         return;
     }
     let product = seen.target * rtt_s / 8.0;
@@ -120,7 +126,6 @@ fn autotuning(seen: &Seen<'_>, plan: &mut Plan, rtt_s: f64, side: &Side<'_>, the
         show_bit_rate(seen.target),
         show_byte_size(saturating_u64(product)),
     );
-    let binds = seen.binds(limit);
     if let Some(evidence) = seen.suspected(limit, end).filter(|_| binds) {
         why = format!("{evidence}; {why}");
     }

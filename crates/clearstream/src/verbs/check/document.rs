@@ -11,10 +11,10 @@ use results::{
 use super::show;
 use crate::runner;
 
-/// A document without results.
-pub(super) fn begun() -> Results {
+/// A document without results; `typed` is the command line of the user, if it is not that of this process.
+pub(super) fn begun(typed: Option<&[String]>) -> Results {
     Results {
-        command: std::env::args().collect(),
+        command: typed.map_or_else(|| std::env::args().collect(), <[String]>::to_vec),
         hosts: vec![Host::near(topology::host_facts(None))],
         ..Results::begun(RunKind::Check, runner::now_unix_ms())
     }

@@ -11,6 +11,7 @@ use super::show;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::signals;
+use crate::typed;
 
 /// Options for the launcher, not for the ranks; each has a value.
 const OURS: [&str; 3] = ["--hosts", "--ranks", "--mpirun"];
@@ -29,7 +30,7 @@ pub(super) fn run(mpirun: &Path, hosts: &[String], ranks_count: usize) -> VerbRe
     })?;
     let program = env::current_exe().map_err(|error| VerbError::from_error(&error))?;
     let mut command = launcher.command(hosts, ranks_count, program);
-    command.args(without_ours(env::args_os().skip(1))).arg("--bind");
+    command.args(without_ours(env::args_os().skip(1))).arg("--bind").arg(typed::option());
     let name = mpirun.display();
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     command.stdin(Stdio::null());

@@ -31,8 +31,8 @@ const LISTED: [&str; 9] = [
 const LISTED_MAX: usize = 12;
 
 /// How the columns `B - A` and `interval` are computed.
-const DIFFERENCE: &str =
-    "B - A: the median of all pairwise differences, not the difference of the medians";
+const DIFFERENCE: &str = "B - A: the median of all pairwise differences, not the difference of the medians\n\
+     interval: of at least 95% confidence, unless another is given";
 
 /// The whole text.
 pub(super) fn text(comparison: &Comparison, is_all: bool) -> String {
@@ -56,27 +56,29 @@ fn write_text(out: &mut String, comparison: &Comparison, is_all: bool) -> std::f
         writeln!(out, "\nA and B are the same measurements.")?;
     }
     let alike: Vec<&ComparedFigure> = comparison.alike().collect();
+    let unlike: Vec<&ComparedFigure> = comparison.unlike().collect();
+    // What is decided comes first.
+    let leads = decides(&unlike) && !decides(&alike);
+    if leads {
+        unlike_outcomes(out, comparison, &unlike, is_all)?;
+    }
     if alike.is_empty() {
         writeln!(out, "\nNo test has the same settings on both sides.")?;
     } else {
         outcomes(out, comparison, &alike, is_all)?;
     }
-    let unlike: Vec<&ComparedFigure> = comparison.unlike().collect();
-    if !unlike.is_empty() {
-        writeln!(
-            out,
-            "\n--- Tests whose settings differ: the settings alone may explain the difference"
-        )?;
-        outcomes(out, comparison, &unlike, is_all)?;
-        writeln!(out, "---")?;
+    if !leads && !unlike.is_empty() {
+        unlike_outcomes(out, comparison, &unlike, is_all)?;
     }
     if !comparison.figures.is_empty() {
         writeln!(out, "\n{DIFFERENCE}")?;
         if let Some(count) = comparison.repeats_wanted() {
+            let is_runs = comparison.figures.iter().all(|figure| figure.counted == Counted::Runs);
             writeln!(
                 out,
-                "With {} compared, {count} repeats on each side are needed to detect one that differs alone",
-                count_of(comparison.figures.len() as u64, "figure")
+                "With {} compared, {count} {} on each side are needed to detect one that differs alone",
+                count_of(comparison.figures.len() as u64, "figure"),
+                if is_runs { "runs" } else { "repeats" }
             )?;
         }
     }
@@ -94,6 +96,28 @@ fn is_same(comparison: &Comparison) -> bool {
         && only_b.is_empty()
         && host_changes.is_empty()
         && figures.iter().all(|figure| figure.a == figure.b)
+}
+
+/// Whether any of the figures differs beyond the noise.
+fn decides(figures: &[&ComparedFigure]) -> bool {
+    let is_beyond =
+        |outcome| matches!(outcome, Outcome::Worse | Outcome::Better | Outcome::Different);
+    figures.iter().any(|figure| is_beyond(figure.outcome))
+}
+
+/// The figures of tests whose settings differ, set apart.
+fn unlike_outcomes(
+    out: &mut String,
+    comparison: &Comparison,
+    figures: &[&ComparedFigure],
+    is_all: bool,
+) -> std::fmt::Result {
+    writeln!(
+        out,
+        "\n--- Tests whose settings differ: the settings alone may explain the difference"
+    )?;
+    outcomes(out, comparison, figures, is_all)?;
+    writeln!(out, "---")
 }
 
 /// Figures by what their comparison says.
@@ -163,7 +187,7 @@ fn counted(comparison: &Comparison) -> &'static str {
             "each run counts once, by the median of its repeats, where there are enough runs"
         }
         (false, false) => {
-            "each repeat counts once: what differs from run to run is not part of the noise"
+            "each repeat counts once: what differs between whole runs is not part of the noise"
         }
     }
 }

@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use compare::{HostChange, Run};
 use explain::HostChangeError;
-use results::{Limit, Results, Verdict};
+use results::{AppliedChange, Limit, Results, SettingChange, Verdict};
 use serde::Serialize;
 
 use super::load::changed_lines;
+use crate::granted::end_name;
 use crate::verdict_text::wrapped;
 
 /// Facts that tell which host and program it is, and cannot make a path faster.
@@ -31,6 +32,9 @@ pub(super) fn judge(
     before: &Results,
     after: &Results,
 ) -> Result<(Verdict, After), HostChangeError> {
+    if let Some(tried) = tried(&verdict, after) {
+        return Ok(tried);
+    }
     let [a, b] = [before, after].map(|results| [Run::of("", results)]);
     let host_changes = compare::compare(("before", &a), ("after", &b)).host_changes;
     let judged = explain::confirm_host_change(before, verdict.clone(), after)?;
@@ -62,6 +66,34 @@ pub(super) fn judge(
     Ok((judged, After { host_changes, trial, words }))
 }
 
+/// Judges the verdict by the trial of its own change that `after` holds: `tune apply` measured with and without it, in
+/// turns, and the other tests of its file are from before the change.
+fn tried(verdict: &Verdict, after: &Results) -> Option<(Verdict, After)> {
+    let is_advised = |record: &&AppliedChange| {
+        let is_it = |change: &SettingChange| change.end == record.end && change.key == record.key;
+        verdict.changes.iter().any(is_it)
+    };
+    let mut measured = after
+        .changes
+        .iter()
+        .filter(is_advised)
+        .filter_map(|record| Some((record, explain::trial(record)?)));
+    let (record, (confirmation, helped)) = measured.next()?;
+    let words = format!(
+        "{}; measured by `tune apply`, with and without the change in turns",
+        confirmation.outcome
+    );
+    let change = HostChange {
+        host: end_name(record.end).to_owned(),
+        fact: record.key.clone(),
+        a: vec![record.from.clone()],
+        b: vec![record.to.clone()],
+    };
+    let trial = if helped { "confirmed" } else { "refuted" };
+    let judged = explain::with_trial(verdict.clone(), confirmation, helped);
+    Some((judged, After { host_changes: vec![change], trial, words }))
+}
+
 /// Processor quotas of the ends of each test, which are no facts of a host.
 fn quotas(results: &Results) -> Vec<(String, f64)> {
     let outcomes = results.points.iter().filter_map(|point| point.measured());
@@ -83,4 +115,69 @@ pub(super) fn show(after: &After) -> String {
         writeln!(out, "Changed  no fact of the hosts or the path that the files record").ok();
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use results::{End, Estimate, Evidence, RunKind};
+
+    use super::*;
+
+    /// A file of `tune apply`: measured before the change, with a trial of it.
+    #[test]
+    fn the_trial_of_the_advised_change_judges_the_verdict() {
+        let key = "net.ipv4.tcp_rmem".to_owned();
+        let advised = SettingChange {
+            end: End::Far,
+            key: key.clone(),
+            from: Some("4096 65536 262144".to_owned()),
+            to: "4096 65536 9699328".to_owned(),
+            why: String::new(),
+            source: String::new(),
+            predicted_bits_per_s: None,
+        };
+        let evidence = Evidence {
+            limit: Limit::ReceiveWindow,
+            text: "196 KiB in flight".to_owned(),
+            weight: 0.9,
+        };
+        let verdict = Verdict {
+            limit: Limit::ReceiveWindow,
+            end: Some(End::Far),
+            summary: String::new(),
+            evidence: vec![evidence],
+            confirmed: false,
+            confirmation: None,
+            host_change: None,
+            changes: vec![advised],
+            advice: Vec::new(),
+            next: None,
+            ruled_out: Vec::new(),
+        };
+        let of = |key: &str, is_kept| {
+            let record = AppliedChange {
+                end: End::Far,
+                key: key.to_owned(),
+                from: "4096 65536 262144".to_owned(),
+                to: "4096 65536 9699328".to_owned(),
+                why: None,
+                source: None,
+                predicted_bits_per_s: Some(941e6),
+                before: Estimate::of(&[78e6]),
+                after: Estimate::of(&[851e6]),
+                is_kept: Some(is_kept),
+                outcome: Some("78.0 Mbit/s -> 851 Mbit/s (+991%); kept".to_owned()),
+            };
+            Results { changes: vec![record], ..Results::begun(RunKind::Tune, 0) }
+        };
+        let (judged, after) = tried(&verdict, &of(&key, true)).expect("its change was tried");
+        assert!(judged.confirmed, "{judged:?}");
+        assert_eq!(after.trial, "confirmed");
+        let told = show(&after).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(told.contains("After confirmed: 78.0 Mbit/s -> 851 Mbit/s"), "{told}");
+        assert!(told.contains("Changed far net.ipv4.tcp_rmem: 4096 65536 262144 -> "), "{told}");
+        let (judged, after) = tried(&verdict, &of(&key, false)).expect("its change was tried");
+        assert!(!judged.confirmed && after.trial == "refuted", "{judged:?}");
+        assert!(tried(&verdict, &of("net.ipv4.tcp_wmem", true)).is_none(), "another change");
+    }
 }

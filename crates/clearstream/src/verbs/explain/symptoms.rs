@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::path::Path;
 
 use explain::symptoms::{Symptom, SymptomEstimate, SymptomGroup, SymptomUnit, Symptoms};
 use results::{End, Results};
@@ -9,8 +10,8 @@ use serde::Serialize;
 use units::{count_of, show_bit_rate};
 
 use crate::VerbResult;
-use crate::exit::Exit;
-use crate::verdict_text::wrapped;
+use crate::exit::{Exit, VerbError};
+use crate::verdict_text::{is_file_load, wrapped};
 
 /// Width of the column of names; the longest name of a symptom fits.
 const NAME_COLUMNS: usize = 29;
@@ -76,8 +77,14 @@ struct AbsentGroup<'a> {
     names: Vec<&'a str>,
 }
 
-/// Prints the symptoms of `results`.
-pub(super) fn run(results: &Results, json: bool) -> VerbResult {
+/// Prints the symptoms of `results`, which are those of the file `name`.
+pub(super) fn run(name: &Path, results: &Results, json: bool) -> VerbResult {
+    if is_file_load(results) {
+        return Err(VerbError::usage(format!(
+            "{} holds the load of a file system, and symptoms are those of a path: leave out --symptoms",
+            name.display()
+        )));
+    }
     let symptoms = explain::symptoms::symptoms(results);
     let mut out = crate::out::stdout();
     if json {

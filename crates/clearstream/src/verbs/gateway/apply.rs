@@ -10,7 +10,8 @@ use tuning::{ChangeResult, RevertOutcome, Reverted};
 use units::count_of;
 
 use super::hosts::{self, Hosts, Work};
-use super::plan::{own_name, print_json, unknown_end};
+use super::identity::{own_role, refuse_other_name};
+use super::plan::{own_name, print_json};
 use super::read_plan;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError, chain};
@@ -48,7 +49,8 @@ pub(super) struct WhereOptions {
     clearstream gateway apply cumulus.toml --ssh           on all its machines\n\n\
     All or nothing: every change is journalled on disk before it is made, and all are undone if one\n\
     fails. Exit code 1: a foreign object is in the way, or a gateway's hardware address is unknown\n\
-    (`follow`); 4: this kernel lacks a setting or packet filters, which the message names.")]
+    (`follow`); 2: this machine is not the host; 4: this kernel lacks a setting or packet filters,\n\
+    which the message names.")]
 pub(crate) struct ApplyArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]
@@ -70,7 +72,8 @@ pub(crate) struct ApplyArgs {
 pub(crate) struct RevertArgs {
     #[command(flatten)]
     place: WhereOptions,
-    /// Revert only on hosts that this plan names; --ssh reaches the machines of this plan.
+    /// Revert only on hosts that this plan names; --ssh reaches the machines of this plan, and --host
+    /// is also told by its addresses.
     #[arg(long, value_name = "PLAN")]
     plan: Option<PathBuf>,
     /// Also restore what somebody else has changed since then.
@@ -92,10 +95,9 @@ impl WhereOptions {
         self.state.clone().unwrap_or_else(|| default_state("gateway"))
     }
 
+    /// The host or gateway of the plan that this machine is.
     pub(super) fn role<'a>(&self, plan: &'a Plan) -> Result<(String, Role<'a>), VerbError> {
-        let name = self.host.clone().unwrap_or_else(own_name);
-        let role = plan.find(&name).ok_or_else(|| unknown_end(plan, &name, self.host.is_some()))?;
-        Ok((name, role))
+        own_role(plan, self.host.as_deref())
     }
 }
 
@@ -152,13 +154,20 @@ fn report(name: &str, made: &Made, json: bool) -> VerbResult {
 }
 
 pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
+    let plan = args.plan.as_deref().map(read_plan).transpose()?;
     if let Some(many) = args.place.many() {
         let more: &[&str] = if args.force { &["--force"] } else { &[] };
-        let plan = args.plan.as_deref().map(read_plan).transpose()?;
         let plan = args.plan.as_deref().zip(plan.as_ref());
         return hosts::on_all(many, Work { verb: "revert", plan, more }, json);
     }
-    let name = args.place.host.clone().unwrap_or_else(own_name);
+    let name = match (&plan, &args.place.host) {
+        (Some(plan), _) => args.place.role(plan)?.0,
+        (None, Some(name)) => {
+            refuse_other_name(name)?;
+            name.clone()
+        }
+        (None, None) => own_name(),
+    };
     let outcomes =
         gateway::revert(&args.place.state(), args.force, &mut Network::default(), &mut |_step| {})
             .map_err(|error| explained(&error))?;

@@ -178,6 +178,9 @@ fn run(place: Hosts<'_>, host: &str, work: Work<'_>, plan: &str, json: bool) -> 
     let mut words: Vec<String> = Vec::new();
     words.extend(json.then(|| "--json".to_owned()));
     words.extend(["gateway".to_owned(), work.verb.to_owned()]);
+    if work.verb == "revert" && work.plan.is_some() {
+        words.push("--plan".to_owned());
+    }
     match (place, work.plan) {
         // On a lab's host the program starts in another directory, so the path must be absolute.
         (Hosts::Lab(_), Some((file, _))) => {
@@ -185,7 +188,7 @@ fn run(place: Hosts<'_>, host: &str, work: Work<'_>, plan: &str, json: bool) -> 
             words.push(absolute.unwrap_or(file.to_owned()).display().to_string());
         }
         // The plan is sent on standard input, because its file may not exist there.
-        (Hosts::Ssh { .. }, Some(_)) if work.verb != "revert" => words.push("-".to_owned()),
+        (Hosts::Ssh { .. }, Some(_)) => words.push("-".to_owned()),
         _none => {}
     }
     words.extend(work.more.iter().map(|&word| word.to_owned()));

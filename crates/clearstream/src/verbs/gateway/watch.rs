@@ -20,7 +20,8 @@ use route_plan::{Host, Plan, Role};
 use rustix::event::EventfdFlags;
 use sys::SyscallError;
 
-use super::plan::{own_name, print_json, unknown_end};
+use super::identity::own_role;
+use super::plan::print_json;
 use super::read_plan;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError, chain};
@@ -100,13 +101,11 @@ pub(crate) struct ReflectArgs {
 
 impl EndOptions {
     fn host<'a>(&self, plan: &'a Plan) -> Result<&'a Host, VerbError> {
-        let name = self.host.clone().unwrap_or_else(own_name);
-        match plan.find(&name) {
-            Some(Role::Host(host)) => Ok(host),
-            Some(Role::Gateway(..)) => Err(VerbError::usage(format!(
+        match own_role(plan, self.host.as_deref())? {
+            (_, Role::Host(host)) => Ok(host),
+            (name, Role::Gateway(..)) => Err(VerbError::usage(format!(
                 "{name} is a gateway; gateways are watched from the hosts of the plan"
             ))),
-            None => Err(unknown_end(plan, &name, self.host.is_some())),
         }
     }
 

@@ -14,7 +14,7 @@ use sweep::{PlannedPoint, Setting};
 use sys::process::{Ending, Owned};
 use units::{count_of, show_bit_rate};
 
-use super::plan::{own_name, unknown_end};
+use super::identity::own_role;
 use super::read_plan;
 use crate::VerbResult;
 use crate::ending::{self, Outputs, Said};
@@ -32,6 +32,8 @@ const EXPERIMENT: &str = "gateway-weights";
 const GATEWAY: &str = "gateway";
 /// Longest time a server started here may take to listen.
 const LISTEN_MAX: Duration = Duration::from_secs(20);
+/// From so many tests of two gateways on, no overlap is rarer than 5% between equal ones: 2 of 70 orders of 4 and 4.
+const REPEATS_TELLING: usize = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Options of `gateway weights`.
@@ -55,7 +57,7 @@ pub(crate) struct WeightsArgs {
     #[arg(long, value_name = "LAB")]
     lab: Option<String>,
     /// Number of tests of each gateway.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    #[arg(long, alias = "repeats", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
     repeat: u32,
     /// Length of a test.
     #[arg(short = 't', long, value_name = "TIME", default_value = "2s", value_parser = duration)]
@@ -108,13 +110,11 @@ pub(super) fn run(args: &WeightsArgs, json: bool) -> VerbResult {
 }
 
 fn own_host<'a>(args: &WeightsArgs, plan: &'a Plan) -> Result<&'a Host, VerbError> {
-    let name = args.host.clone().unwrap_or_else(own_name);
-    match plan.find(&name) {
-        Some(Role::Host(host)) => Ok(host),
-        Some(Role::Gateway(..)) => Err(VerbError::usage(format!(
+    match own_role(plan, args.host.as_deref())? {
+        (_, Role::Host(host)) => Ok(host),
+        (name, Role::Gateway(..)) => Err(VerbError::usage(format!(
             "{name} is a gateway; gateways are measured from the hosts of the plan"
         ))),
-        None => Err(unknown_end(plan, &name, args.host.is_some())),
     }
 }
 
@@ -250,23 +250,33 @@ fn shown(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> String {
     // Writing to a String cannot fail.
     let mut line = |line: String| writeln!(text, "{line}").unwrap_or_default();
     line(format!(
-        "{:<12} {:>12} {:>25} {:>6}  {}",
-        "gateway", "median", "interval", "weight", "measured"
+        "{:<12} {:>12} {:>31} {:>6}  {}",
+        "gateway", "median", "interval (confidence)", "weight", "measured"
     ));
     for ((gateway, weighed), way) in plan.gateways.iter().zip(&proposal.gateways).zip(ways) {
         let rate = &weighed.rate;
         let interval = match rate.count {
             1 => "none: one test".to_owned(),
-            _ => format!("{} to {}", show_bit_rate(rate.low), show_bit_rate(rate.high)),
+            _ => format!(
+                "{} to {} ({:.0}%)",
+                show_bit_rate(rate.low),
+                show_bit_rate(rate.high),
+                100.0 * rate.confidence
+            ),
         };
         let (median, tests) = (show_bit_rate(rate.median), count_of(rate.count as u64, "test"));
         line(format!(
-            "{:<12} {median:>12} {interval:>25} {:>6}  {tests} from {} to {}",
+            "{:<12} {median:>12} {interval:>31} {:>6}  {tests} from {} to {}",
             gateway.name, weighed.weight, way.near.name, way.far.name
         ));
     }
     if !proposal.is_different {
         line("no difference larger than the noise, or than 5 %: equal weights".to_owned());
+    } else if is_within_chance(proposal) {
+        line(format!(
+            "so few tests tell no difference from noise: equal gateways can look like this; --repeat {REPEATS_TELLING} \
+             or more"
+        ));
     }
     let is_so = |(gateway, weighed): (&route_plan::Gateway, &route_plan::Weighed)| {
         gateway.weight == weighed.weight
@@ -285,6 +295,11 @@ fn shown(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> String {
     text
 }
 
+/// Whether equal gateways would look as different by chance, because there are too few tests.
+fn is_within_chance(proposal: &Proposal) -> bool {
+    proposal.gateways.iter().any(|weighed| weighed.rate.count < REPEATS_TELLING)
+}
+
 fn to_json(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> serde_json::Value {
     let rows = plan.gateways.iter().zip(&proposal.gateways).zip(ways);
     let rows: Vec<serde_json::Value> = rows
@@ -292,7 +307,7 @@ fn to_json(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> serde_json::Va
             let rate = &weighed.rate;
             json!({ "gateway": gateway.name, "weight": weighed.weight, "weight_now": gateway.weight,
                 "median_bits_per_s": rate.median, "low_bits_per_s": rate.low,
-                "high_bits_per_s": rate.high, "count": rate.count,
+                "high_bits_per_s": rate.high, "confidence": rate.confidence, "count": rate.count,
                 "near": way.near.name, "far": way.far.name })
         })
         .collect();

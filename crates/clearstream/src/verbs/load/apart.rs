@@ -17,6 +17,7 @@ use super::Kind;
 use crate::VerbResult;
 use crate::exit::{self, Exit, VerbError};
 use crate::signals;
+use crate::typed;
 
 /// The option by which the other process learns where to tell its exit code: the number of a descriptor.
 pub(super) const OPTION: &str = "--outcome-to";
@@ -36,7 +37,7 @@ pub(super) fn run(kind: Kind, words: &[String], json: bool) -> VerbResult {
     leave_open_for_children(&far).map_err(|error| VerbError::from_error(&error))?;
     let mut command = Command::new(env::current_exe().map_err(failed)?);
     command.arg(kind.name()).arg(format!("{OPTION}={}", far.as_raw_fd()));
-    command.args(json.then_some("--json")).args(words);
+    command.arg(typed::option()).args(json.then_some("--json")).args(words);
     let start = ChildStart { dies_with_parent: true, own_session: false };
     let mut child = start_child_as(&mut command, start).spawn().map_err(failed)?;
     drop(far);

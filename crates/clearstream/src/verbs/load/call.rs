@@ -13,6 +13,7 @@ use crate::VerbResult;
 use crate::exit::Exit;
 use crate::gates::GateOptions;
 use crate::out;
+use crate::typed;
 use crate::verbs::options::duration;
 
 /// Default of [`Call::stall`].
@@ -43,6 +44,8 @@ pub(crate) struct Call {
     pub(crate) ring_depth: u32,
     /// Where this process tells its exit code, if another one waits for it: the number of a descriptor.
     pub(crate) outcome: Option<i32>,
+    /// The command line that the user typed, if it is not that of this process.
+    pub(crate) typed: Option<Vec<String>>,
     /// Gates of the run.
     pub(crate) gates: GateOptions,
     /// The remaining arguments: IOR's or mdtest's options.
@@ -61,9 +64,9 @@ pub(crate) struct Launch {
 }
 
 impl Call {
-    /// Extracts our own options from a command line. Everything after `--` is IOR's or mdtest's.
-    pub(super) fn parse(words: &[String]) -> Result<Self, String> {
-        let mut call = Self {
+    /// Without any option.
+    fn new() -> Self {
+        Self {
             is_json: false,
             is_help: false,
             output: None,
@@ -75,9 +78,15 @@ impl Call {
             gateways: None,
             ring_depth: 0,
             outcome: None,
+            typed: None,
             gates: GateOptions::default(),
             words: Vec::new(),
-        };
+        }
+    }
+
+    /// Extracts our own options from a command line. Everything after `--` is IOR's or mdtest's.
+    pub(super) fn parse(words: &[String]) -> Result<Self, String> {
+        let mut call = Self::new();
         let mut launch = Launch { ranks: 0, hosts: Vec::new(), mpirun: "mpirun".into() };
         let (mut lab, mut gateways) = (None, GatewaysCall::new());
         let mut words = words.iter();
@@ -111,6 +120,7 @@ impl Call {
                     call.outcome =
                         Some(number.map_err(|_no| "--outcome-to is this program's own")?);
                 }
+                typed::OPTION => call.typed = Some(typed::words(&value()?)?),
                 "--gateways" => gateways.plan = value()?.into(),
                 "--ssh" => gateways.ssh = value()?,
                 "--there" => gateways.there = value()?,

@@ -52,7 +52,8 @@ pub(crate) fn finish(call: &Call, run: Run<'_>) -> Result<Vec<GateResult>, VerbE
         Kind::Meta => RunKind::Meta,
     };
     let mut results = Results::begun(kind, started_unix_ms);
-    results.command = std::env::args().collect();
+    let own = || std::env::args().collect();
+    results.command = call.typed.clone().unwrap_or_else(own);
     results.finished_unix_ms = Some(runner::now_unix_ms());
     results.partial = partial;
     results.gates.clone_from(&judged);

@@ -254,8 +254,11 @@ fn block(point: &Point) -> String {
     let uneven = seen
         .imbalance
         .map_or_else(String::new, |ratio| format!(", busiest gateway {ratio:.2} times the mean"));
-    let (name, plan) = (&point.experiment, &carried.plan);
-    line(format_args!("\nGateways of '{plan}', {name} {}: {load}{times}{uneven}", point.repeat));
+    let (name, plan) = (compare::phase_name(&point.experiment), &carried.plan);
+    line(format_args!(
+        "\nGateways of '{plan}', {name}, repetition {}: {load}{times}{uneven}",
+        point.repeat
+    ));
     for gateway in &seen.gateways {
         let flows = carried.flows.iter().filter(|flow| flow.gateway == gateway.gateway);
         let all: Vec<String> =

@@ -10,6 +10,7 @@ use super::call::{Call, Launch};
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::signals;
+use crate::typed;
 
 /// Runs this command line as the ranks of a job, and ends as rank 0 did. Ctrl-C and SIGTERM are forwarded
 /// to the launcher, which has its own process group so that it gets them only once.
@@ -45,7 +46,7 @@ pub(super) fn run(kind: Kind, launch: &Launch, call: &Call) -> VerbResult {
 
 /// Our own options, as passed to each rank.
 fn own_words(call: &Call) -> Vec<String> {
-    let mut words = vec![format!("--stall-limit={}ms", call.stall.as_millis())];
+    let mut words = vec![typed::option(), format!("--stall-limit={}ms", call.stall.as_millis())];
     if call.is_json {
         words.push("--json".to_owned());
     }

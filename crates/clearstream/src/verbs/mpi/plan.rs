@@ -112,13 +112,22 @@ fn launched(launcher: &[OsString]) -> Result<Result<Vec<MappedRank>, Exit>, Verb
     }
     let map = crew::job_map(program, arguments)?;
     if map.ranks.is_empty() {
-        let name = program.display();
-        return Err(VerbError::failed(format!(
-            "{name} does not tell where it would start the ranks: {}; give --ranks and --hosts instead",
-            if map.complaint.is_empty() { "no reason given" } else { &map.complaint }
-        )));
+        return Err(VerbError::failed(unmapped(&program.display().to_string(), &map.complaint)));
     }
     Ok(Ok(map.ranks))
+}
+
+/// A launcher that names no ranks: why, as it says, and what to do.
+fn unmapped(launcher: &str, complaint: &str) -> String {
+    let complaint = complaint.trim_end_matches([':', ' ', '.']);
+    // Open MPI starts no more ranks than there are cores, unless it is told to.
+    let way_out = if complaint.contains("slots") {
+        format!("start fewer ranks, or let them share cores: {launcher} --oversubscribe …")
+    } else {
+        "give --ranks and --hosts instead".to_owned()
+    };
+    let why = if complaint.is_empty() { "no reason given" } else { complaint };
+    format!("{launcher} does not tell where it would start the ranks: {why}; {way_out}")
 }
 
 /// What is shown.
@@ -445,6 +454,19 @@ mod tests {
         let here = HereView { names: &names, machine, endpoint: &endpoint };
         let ranks = place(&even_ranks(count, &hosts), false, here);
         Plan { ranks, endpoint, reason: Reason::Routed, shared_memory, machine }
+    }
+
+    #[test]
+    fn a_launcher_without_slots_is_told_how_to_get_them() {
+        let told = unmapped("mpirun", "There are not enough slots available in the system:");
+        assert!(
+            told.ends_with(
+                "system; start fewer ranks, or let them share cores: mpirun --oversubscribe …"
+            ),
+            "{told}"
+        );
+        let told = unmapped("mpirun", "");
+        assert!(told.ends_with("no reason given; give --ranks and --hosts instead"), "{told}");
     }
 
     #[test]

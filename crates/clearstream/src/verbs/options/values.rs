@@ -46,8 +46,16 @@ pub(super) fn host(text: &str) -> Result<String, String> {
     }
 }
 
-pub(super) fn bit_rate(text: &str) -> Result<u64, UnitError> {
-    units::parse_bit_rate(text)
+/// Parses a rate in bit/s; bare numbers, as iperf3 has them, only from 10 kbit/s on: `900` is meant as 900 Mbit/s.
+pub(super) fn bit_rate(text: &str) -> Result<u64, String> {
+    const BARE_MIN: f64 = 10_000.0;
+    let number = text.trim();
+    if number.parse::<f64>().is_ok_and(|rate| rate > 0.0 && rate < BARE_MIN) {
+        return Err(format!(
+            "'{number}' has no unit; write for example {number}M, or {number} bit/s"
+        ));
+    }
+    units::parse_bit_rate(text).map_err(|error| error.to_string())
 }
 
 /// Parses a count with iperf3's binary suffixes: `1000`, `64K`.
@@ -141,6 +149,17 @@ mod tests {
         }
         for text in ["geneva", "::1", "fe80::1%eth0", "2001:db8::5201", "10.0.0.1", "a:b"] {
             assert_eq!(host(text).as_deref(), Ok(text));
+        }
+    }
+
+    #[test]
+    fn a_rate_without_a_unit_is_refused_where_nobody_means_bits_per_second() {
+        let told = bit_rate("900").expect_err("a bare number");
+        assert_eq!(told, "'900' has no unit; write for example 900M, or 900 bit/s");
+        for (text, bits_per_s) in
+            [("900M", 900_000_000), ("900 bit/s", 900), ("1000000", 1_000_000), ("0", 0)]
+        {
+            assert_eq!(bit_rate(text), Ok(bits_per_s), "{text}");
         }
     }
 

@@ -137,6 +137,9 @@ fn host(facts: &HostFacts) -> String {
 }
 
 fn figures(out: &mut String, results: &Results) -> std::fmt::Result {
+    if results.summaries.is_empty() {
+        return Ok(());
+    }
     writeln!(out, "\nMeasured {:<22} {:>14}  {:<31} {:>2}", "", "median", "interval", "n")?;
     for (experiment, label, figure) in FIGURES {
         if let Some(estimate) = find(&results.summaries, experiment, figure) {
@@ -188,8 +191,7 @@ fn window_sweep(out: &mut String, results: &Results) -> std::fmt::Result {
     let Some(best) = points.iter().map(rate).max_by(f64::total_cmp) else {
         return Ok(());
     };
-    let needed = results.path.bandwidth_delay_product_bytes;
-    let suffix = needed.map(|b| format!(" (BDP {})", show_byte_size(b))).unwrap_or_default();
+    let suffix = bandwidth_delay(results).unwrap_or_default();
     let [effective, asked, granted] = ["in effect", "asked for", "buffer"];
     writeln!(
         out,
@@ -211,6 +213,14 @@ fn window_sweep(out: &mut String, results: &Results) -> std::fmt::Result {
         )?;
     }
     Ok(())
+}
+
+/// The bandwidth-delay product, and the rate that it is of: the best that TCP reached, not what the path should carry.
+fn bandwidth_delay(results: &Results) -> Option<String> {
+    let bytes = results.path.bandwidth_delay_product_bytes?;
+    let rtt_s = results.path.idle_rtt.as_ref()?.percentile_s(50.0)?;
+    let rate = bytes as f64 * 8.0 / rtt_s;
+    Some(format!(" (BDP {} at {})", show_byte_size(bytes), show_bit_rate(rate)))
 }
 
 fn remarks(out: &mut String, results: &Results) -> std::fmt::Result {

@@ -77,7 +77,7 @@ pub(super) fn run(number: u32, spec: &TestSpec, outcome: &TestOutcome) -> String
     if let [direction] = &outcome.directions[..] {
         lines.extend(window(spec, outcome, direction).map(|text| ("window", text)));
     }
-    lines.iter().map(|(label, value)| format!("run {number:<6} {label} {value}\n")).collect()
+    lines.iter().map(|(label, value)| format!("repeat {number:<3} {label} {value}\n")).collect()
 }
 
 /// Every stream, core and note of one test, one line each; without what [`outcome`] above it has said in full.

@@ -22,6 +22,7 @@ use super::{StateOptions, show};
 use crate::VerbResult;
 use crate::ending::{self, Outputs, Said};
 use crate::exit::{Exit, VerbError};
+use crate::granted::end_name;
 use crate::progress::Progress;
 use crate::runner::{self, Done, Driver, Ended, Keeping, Tested};
 use crate::signals;
@@ -129,9 +130,8 @@ fn judge_files(written: Result<Vec<Outcome>, VerbError>) -> (Vec<Outcome>, Optio
 fn left_in_force(changes: &[AppliedChange]) -> String {
     let names = |is_one: &dyn Fn(&AppliedChange) -> bool| {
         let ones = changes.iter().filter(|change| is_one(change));
-        let name = |change: &AppliedChange| {
-            format!("{} at the {} end", change.key, show::end_name(change.end))
-        };
+        let name =
+            |change: &AppliedChange| format!("{} at the {} end", change.key, end_name(change.end));
         ones.map(name).collect::<Vec<_>>().join(", ")
     };
     let kept = names(&|change| change.is_kept == Some(true));
@@ -362,7 +362,7 @@ fn what_binds_now(missed: &AppliedChange, far: &Target, way: Direction) -> Strin
 fn shown(results: &Results, files: &[Outcome], far: Option<&Target>, way: Direction) -> String {
     let mut text = String::new();
     for change in &results.changes {
-        let end = show::end_name(change.end);
+        let end = end_name(change.end);
         // Writing to a String cannot fail.
         writeln!(text, "{end}  {}: {} -> {}", change.key, change.from, change.to).ok();
         show::wrapped(&mut text, "      ", change.outcome.as_deref().unwrap_or("")).ok();

@@ -11,6 +11,7 @@ use units::{show_bit_rate, show_byte_size, show_seconds};
 
 use super::StateOptions;
 use super::trials::IN_FORCE_BEFORE;
+use crate::granted::end_name;
 
 /// Widest line, in columns.
 const COLUMNS: usize = 96;
@@ -68,7 +69,8 @@ fn head(out: &mut String, plan: &Plan, results: &Results) -> std::fmt::Result {
         figures.push(format!("should carry {} ({source})", show_bit_rate(target)));
     }
     figures.extend(
-        plan.bandwidth_delay_product_bytes.map(|bytes| format!("BDP {}", show_byte_size(bytes))),
+        plan.bandwidth_delay_product_bytes
+            .map(|bytes| format!("BDP of that {}", show_byte_size(bytes))),
     );
     wrapped(out, "         ", &figures.join("; "))?;
     if let Some(verdict) = &results.verdict {
@@ -95,14 +97,6 @@ fn planned(out: &mut String, change: &PlannedChange, results: &Results) -> std::
     wrapped(out, "  risk    ", &format!("{risk}; {}", change.danger))?;
     wrapped(out, "  source  ", &change.source)?;
     writeln!(out, "  command {}", change.command())
-}
-
-/// Name of an end: `near` or `far`.
-pub(super) fn end_name(end: End) -> &'static str {
-    match end {
-        End::Near => "near",
-        End::Far => "far",
-    }
 }
 
 /// The outcome of a requested change, on one line.

@@ -95,7 +95,18 @@ pub(super) fn run(args: &StatusArgs, json: bool) -> VerbResult {
         writeln!(out)?;
     } else {
         if lines.is_empty() && unread.is_none() {
-            writeln!(out, "No change of this program is in force.")?;
+            match &args.far {
+                None => writeln!(
+                    out,
+                    "No change of this program is in force on this host; `--far HOST` shows another."
+                )?,
+                Some(host) => {
+                    writeln!(
+                        out,
+                        "No change of this program for this client is in force on {host}."
+                    )?;
+                }
+            }
         }
         for line in &lines {
             writeln!(out, "{}", show::standing(line))?;

@@ -3,16 +3,13 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-use results::{
-    AppliedChange, Confirmation, End, Estimate, Point, PointOutcome, Results, TestSpec, Verdict,
-};
+use results::{AppliedChange, End, Estimate, Point, PointOutcome, Results, TestSpec, Verdict};
 use sweep::{Experiment, Plan, Setting};
 use tuning::plan::PlannedChange;
 use units::show_bit_rate;
 
 use super::evidence::Evidence;
 use super::left::Left;
-use super::show;
 
 /// Smallest factor that counts as a gain, whatever the spread; the verdict's experiments use the same.
 pub(super) const GAIN_MIN: f64 = 1.04;
@@ -315,21 +312,7 @@ fn tried(verdict: Verdict, binding: Option<&PlannedChange>, records: &[AppliedCh
     let told = binding.and_then(|change| {
         let key = change.key.to_string();
         let is_of = |record: &&AppliedChange| record.end == change.end && record.key == key;
-        let record = records.iter().find(is_of)?;
-        let confirmation = Confirmation {
-            change: format!(
-                "{key} at the {} end: {} -> {}",
-                show::end_name(change.end),
-                record.from,
-                record.to
-            ),
-            predicted_bits_per_s: change.predicted_bits_per_s?,
-            before_bits_per_s: record.before?.median,
-            after_bits_per_s: record.after?.median,
-            outcome: record.outcome.clone()?,
-            ..Confirmation::default()
-        };
-        Some((confirmation, record.is_kept == Some(true)))
+        explain::trial(records.iter().find(is_of)?)
     });
     match told {
         Some((confirmation, helped)) if !verdict.confirmed => {

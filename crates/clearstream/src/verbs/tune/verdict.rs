@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
-use results::{End, Results, RunKind, TestSpec};
-use traffic::client::Target;
+use results::{End, PathFacts, Results, RunKind, TestSpec};
+use traffic::client::{Family, Target};
 use tuning::plan::{Plan, PlannedChange};
 
 use super::apply::{ApplyArgs, check_host, finish, say_nothing_to_do};
@@ -71,9 +71,16 @@ fn target(args: &ApplyArgs, results: &Results) -> Target {
         Some(host) => options.server.at(host),
         None => {
             let target = options.server.at(&results.path.target);
-            Target { port: results.path.port.unwrap_or(target.port), ..target }
+            let port = results.path.port.unwrap_or(target.port);
+            Target { port, family: target.family.or(family(&results.path)), ..target }
         }
     }
+}
+
+/// The IP version over which a path was measured, where the file tells its address.
+fn family(path: &PathFacts) -> Option<Family> {
+    path.address.as_ref()?;
+    Some(if path.is_ipv6() { Family::V6 } else { Family::V4 })
 }
 
 /// Refuses a far host other than the one that the changes were derived for.
@@ -126,6 +133,16 @@ fn judged_test(args: &ApplyArgs, results: &Results) -> TestSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_far_host_is_asked_over_the_ip_version_of_the_measurement() {
+        let of = |address: Option<&str>| {
+            family(&PathFacts { address: address.map(str::to_owned), ..PathFacts::default() })
+        };
+        assert_eq!(of(Some("10.77.0.2")), Some(Family::V4));
+        assert_eq!(of(Some("fd77::2")), Some(Family::V6));
+        assert_eq!(of(None), None);
+    }
 
     #[test]
     fn commands_for_the_far_host_follow_every_run_that_was_not_cut_short() {

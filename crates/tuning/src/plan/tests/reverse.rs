@@ -49,3 +49,21 @@ fn the_head_of_a_plan_tells_the_judged_direction() {
     let plan = plan(&results);
     assert_eq!((plan.is_reverse, plan.measured_bits_per_s), (true, Some(5.2e7)));
 }
+
+#[test]
+fn a_change_for_the_other_direction_says_so() {
+    let results = document(5.2e7, |value| {
+        clamped(value);
+        value["near"]["sysctls"]["net.ipv4.tcp_rmem"] = json!("4096 131072 262144");
+        let mut reverse = value["points"][0].clone();
+        reverse["experiment"] = json!("reverse");
+        reverse["spec"]["direction"] = json!("reverse");
+        reverse["outcome"]["measured"]["directions"][0]["direction"] = json!("reverse");
+        value["points"].as_array_mut().expect("a list").push(reverse);
+    });
+    let plan = plan(&results);
+    let why = |end| find(&plan, end, "net.ipv4.tcp_rmem").map(|change| change.why.as_str());
+    let other = why(End::Near).expect("planned");
+    assert!(other.starts_with("from the far end to the near one: a buffer of"), "{other}");
+    assert!(!why(End::Far).expect("planned").contains("from the "), "the judged direction");
+}
