@@ -238,7 +238,7 @@ impl Plan<'_> {
             line(format_args!("  interrupt  {interrupt}"));
             line(format_args!("  core       {}", self.core_of(receiver)));
         }
-        line(format_args!("\n{}", self.shared_memory.line()));
+        line(format_args!("\n{}", self.shared_memory.line(None)));
         line(format_args!("\nnot bound"));
         for what in self.unbound() {
             line(format_args!("  {}", what.why()));
