@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use messaging::{BufferId, CopyRequest, Memory};
 
 use crate::fence::Number;
+use crate::interfaces::complain;
 use crate::local::Process;
 
 /// Numbers with this bit name a list of pieces, others are addresses: no address of a process has it.
@@ -56,9 +57,17 @@ impl Lent {
     }
 }
 
-/// Refuses memory that cannot be a program's.
+/// Refuses a null pointer with a length, and says so: Open MPI's `osc/pt2pt` passes one for memory relative to
+/// `MPI_BOTTOM`, ignores the error and waits for a message that was not sent.
 fn check(start: usize, length_bytes: usize) -> Result<(), Number> {
-    if start == 0 && length_bytes > 0 { Err(libc::EFAULT) } else { Ok(()) }
+    if start != 0 || length_bytes == 0 {
+        return Ok(());
+    }
+    complain(&format!(
+        "a message of {length_bytes} bytes was refused, because its buffer is a null pointer (Open MPI passes one for \
+         one-sided operations relative to MPI_BOTTOM)"
+    ));
+    Err(libc::EFAULT)
 }
 
 impl Buffers {

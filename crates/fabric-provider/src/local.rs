@@ -15,7 +15,7 @@ use messaging::{Address, CopyRequest, Machine, Path, PeerId};
 
 pub(crate) use self::direct::Process;
 use self::handshake::{Door, Link, LinkError, connect};
-use self::rings::PACKET_BYTES_MAX;
+use self::rings::{PACKET_BYTES_MAX, Packet};
 use crate::buffers::Buffers;
 use crate::interfaces::complain;
 use crate::name::Name;
@@ -73,6 +73,8 @@ pub(crate) struct Local {
     name: Name,
     door: Option<(Door, mpsc::Receiver<Link>)>,
     links: Vec<Option<Used>>,
+    /// A packet of any link while it is taken in.
+    packet: Box<Packet>,
     /// By peer.
     ways: Vec<Way>,
     /// The link over which packets to an address go.
@@ -91,6 +93,7 @@ impl Local {
             name: *name,
             door: None,
             links: Vec::new(),
+            packet: Box::new([0; PACKET_BYTES_MAX as usize]),
             ways: Vec::new(),
             by_address: HashMap::new(),
             peers_count: 0,
@@ -212,7 +215,7 @@ impl Local {
         for index in 0..self.links.len() {
             let Some(used) = &mut self.links[index] else { continue };
             let each = |packet: &[u8]| machine.handle_packet(now_ns, packet, buffers);
-            let outcome = used.link.rings.receive(each).and_then(|came| {
+            let outcome = used.link.rings.receive(&mut self.packet, each).and_then(|came| {
                 has_received |= came;
                 Ok(used.is_full && used.link.rings.has_room()?)
             });

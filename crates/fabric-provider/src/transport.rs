@@ -8,7 +8,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
 use messaging::{PeerId, wire};
-use sys::datagram::{set_joining, set_segment_bytes};
+use sys::datagram::{ReceiveBatch, set_joining, set_segment_bytes};
 use sys::socket::set_receive_buffer;
 
 use crate::interfaces::Place;
@@ -17,6 +17,8 @@ use crate::interfaces::Place;
 const SEGMENTS_MAX: usize = 64;
 /// Bytes of one send.
 const SEND_BYTES_MAX: usize = 65_000;
+/// Datagrams of one receive, where each comes by itself.
+const BATCH_COUNT: usize = 32;
 /// Asked for as receive buffer; without privileges the kernel gives what `net.core.rmem_max` allows.
 const RECEIVE_BUFFER_BYTES: u64 = 4 << 20;
 /// Peers that have a socket of their own; packets to further ones leave from the one that receives.
@@ -89,6 +91,10 @@ pub(crate) struct Udp {
     connected_count: usize,
     /// One datagram, or several joined.
     received: Box<[u8]>,
+    /// Several that the kernel did not join; made when the first come.
+    batch: Option<ReceiveBatch>,
+    /// The last datagrams were as long as they may be and not joined: others probably follow, which one call takes in.
+    are_single: bool,
     /// The kernel cuts and joins.
     is_cutting: bool,
     packet_bytes_max: usize,
@@ -120,6 +126,8 @@ impl Udp {
             ways: Vec::new(),
             connected_count: 0,
             received: vec![0; usize::from(u16::MAX)].into_boxed_slice(),
+            batch: None,
+            are_single: false,
             is_cutting: joins && cuts,
             packet_bytes_max,
             waiting: Vec::with_capacity(SEND_BYTES_MAX),
@@ -278,15 +286,39 @@ impl Udp {
         Ok(Sender { socket, is_connected: true, segment_bytes: 0 })
     }
 
-    /// Receives a datagram, or several joined, with one system call, and hands over each packet. The number of bytes, or
-    /// none where nothing waits.
-    pub(crate) fn receive(&mut self, each: impl FnMut(&[u8])) -> Option<usize> {
+    /// Receives a datagram, several joined, or several that come one by one, with one system call, and hands over each
+    /// packet. The number of bytes, or none where nothing waits.
+    pub(crate) fn receive(&mut self, mut each: impl FnMut(&[u8])) -> Option<usize> {
+        if std::mem::take(&mut self.are_single) {
+            return self.receive_batch(each);
+        }
         let length_bytes = self.shared.socket.recv(&mut self.received).ok()?;
         self.receives_count += 1;
-        let joined = &self.received[..length_bytes];
-        joined.chunks(wire::first_packet_bytes(joined).max(1)).for_each(each);
+        self.are_single = length_bytes == self.packet_bytes_max;
+        for_each_packet(&self.received[..length_bytes], &mut each);
         Some(length_bytes)
     }
+
+    fn receive_batch(&mut self, mut each: impl FnMut(&[u8])) -> Option<usize> {
+        let new = || ReceiveBatch::new(BATCH_COUNT, u16::MAX.into());
+        let batch = self.batch.get_or_insert_with(new);
+        let count = batch.receive(&self.shared.socket).ok()?;
+        self.receives_count += 1;
+        self.are_single = count > 1;
+        let mut length_bytes = 0;
+        for index in 0..count {
+            let joined = batch.message(index).payload;
+            self.are_single &= joined.len() <= self.packet_bytes_max;
+            length_bytes += joined.len();
+            for_each_packet(joined, &mut each);
+        }
+        Some(length_bytes)
+    }
+}
+
+/// Hands over the packets of a datagram, or of several joined.
+fn for_each_packet(joined: &[u8], each: &mut impl FnMut(&[u8])) {
+    joined.chunks(wire::first_packet_bytes(joined).max(1)).for_each(each);
 }
 
 /// Whether a send may have failed because the kernel was to cut it.
@@ -349,6 +381,27 @@ mod tests {
                 expected.map(|(number, length)| (number as u8, length)).collect();
             assert_eq!(came(&mut to, lengths.len()), expected);
         }
+    }
+
+    #[test]
+    fn packets_that_are_not_joined_are_taken_in_many_at_a_time() {
+        let (mut from, mut to, address) = pair();
+        from.is_cutting = false;
+        to.packet_bytes_max = 1000;
+        // The loopback delivers them before the sends return.
+        let lengths = [1000; 70].into_iter().chain([300, 1000, 1000, 40]);
+        let expected: Vec<_> =
+            lengths.enumerate().map(|(number, length)| (number as u8, length)).collect();
+        for &(number, length) in &expected {
+            let payload = vec![number; length - wire::HEADER_BYTES];
+            from.push(Some(PeerId(0)), address, &header(number.into(), length), &payload);
+        }
+        from.flush();
+        assert_eq!(came(&mut to, expected.len()), expected);
+        assert_eq!(to.receives_count, 4, "one alone, twice 32, and the rest");
+        from.push(Some(PeerId(0)), address, &header(7, 40), &[]);
+        from.flush();
+        assert_eq!(came(&mut to, 1), [(7, 40)]);
     }
 
     #[test]

@@ -304,7 +304,7 @@ fn check_launcher(launcher: &OsStr) -> Result<(), LauncherError> {
     let version = String::from_utf8_lossy(&asked.stdout).into_owned();
     if version.contains("HYDRA") {
         return Err(LauncherError::Unfit(format!(
-            "{name} is MPICH's launcher; the provider does not serve MPICH yet: use Open MPI's mpirun"
+            "{name} is MPICH's launcher, which this verb does not start: use Open MPI's mpirun, or run MPICH by hand (docs/mpi.md)"
         )));
     }
     if !version.contains("Open MPI") && !version.contains("OpenRTE") && !version.contains("PRRTE") {

@@ -232,6 +232,7 @@ impl Drop for Door {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::local::rings::PACKET_BYTES_MAX;
 
     fn name(port: u16) -> Name {
         let unique = crate::endpoint::random().unwrap();
@@ -256,7 +257,10 @@ mod tests {
         assert!(ours.rings.has_room().unwrap());
         ours.rings.push(b"header", b"payload");
         let mut came = Vec::new();
-        theirs.rings.receive(|packet| came.push(packet.to_vec())).unwrap();
+        theirs
+            .rings
+            .receive(&mut [0; PACKET_BYTES_MAX as usize], |packet| came.push(packet.to_vec()))
+            .unwrap();
         assert_eq!(came, [b"headerpayload"]);
     }
 

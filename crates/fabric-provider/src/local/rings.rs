@@ -12,6 +12,8 @@ use shm::{Buffers, Region, RegionError};
 
 /// Bytes of a packet: two pages of payload, and the longest header of a packet with payload.
 pub(crate) const PACKET_BYTES_MAX: u16 = 8192 + 128;
+/// Room for a packet that is taken from a ring.
+pub(crate) type Packet = [u8; PACKET_BYTES_MAX as usize];
 /// Packets of a direction, one more than can wait: both directions and their cursors fit into 2 MiB.
 const SLOTS: u32 = 112;
 /// Most packets taken from one ring in a row.
@@ -69,7 +71,6 @@ pub(crate) struct Rings {
     sender: End<Mapped>,
     receiver: End<Mapped>,
     buffers: Buffers,
-    packet: Vec<u8>,
 }
 
 impl Rings {
@@ -97,7 +98,6 @@ impl Rings {
             sender: layout.end(region, send_ring, seats[0], 1)?,
             receiver: layout.end(region, receive_ring, seats[1], 1)?,
             buffers: layout.buffers(region)?,
-            packet: vec![0; PACKET_BYTES_MAX.into()],
         })
     }
 
@@ -124,23 +124,25 @@ impl Rings {
         self.sender.advance(1);
     }
 
-    /// Takes packets in, some at a time; true: some came.
-    pub(crate) fn receive(&mut self, mut each: impl FnMut(&[u8])) -> Result<bool, Violation> {
+    /// Takes packets in, some at a time, each copied to `packet` first; true: some came.
+    pub(crate) fn receive(
+        &mut self,
+        packet: &mut Packet,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<bool, Violation> {
         let count = match self.receiver.available() {
             0 => self.receiver.observe()?,
             known => known,
         };
         for _ in 0..count.min(PACKETS_IN_A_ROW) {
             let slot = self.receiver.memory().slot(self.receiver.index(0));
-            let length = usize::from(slot.length_bytes).min(self.packet.len());
-            let is_read = self
-                .buffers
-                .get(slot.buffer)
-                .is_some_and(|buffer| buffer.read(0, &mut self.packet[..length]));
+            let packet = &mut packet[..usize::from(PACKET_BYTES_MAX.min(slot.length_bytes))];
+            let buffer = self.buffers.get(slot.buffer);
+            let is_read = buffer.is_some_and(|buffer| buffer.read(0, packet));
             // The peer may have the slot again before the packet is processed: it was copied.
             self.receiver.advance(1);
             if is_read {
-                each(&self.packet[..length]);
+                each(packet);
             }
         }
         Ok(count > 0)
@@ -163,8 +165,8 @@ mod tests {
     }
 
     fn came(rings: &mut Rings) -> Vec<Vec<u8>> {
-        let mut all = Vec::new();
-        while rings.receive(|packet| all.push(packet.to_vec())).unwrap() {}
+        let (mut room, mut all) = ([0; PACKET_BYTES_MAX as usize], Vec::new());
+        while rings.receive(&mut room, |packet| all.push(packet.to_vec())).unwrap() {}
         all
     }
 
@@ -220,13 +222,14 @@ mod tests {
             let (mut near, _far, region) = pair();
             let words = region.length_bytes() / 4;
             let view = region.view::<std::sync::atomic::AtomicU32>(0, words).unwrap();
+            let mut room = [0; PACKET_BYTES_MAX as usize];
             for &(at, value) in writes {
                 // Mostly where cursors and slots are.
                 let at = if at & 1 == 0 { at as usize / 2 % 8192 } else { at as usize % words };
                 let value = if value & 1 == 0 { value / 2 % (2 * SLOTS) } else { value };
                 view[at].store(value, std::sync::atomic::Ordering::Relaxed);
                 let mut count = 0;
-                let outcome = near.receive(|packet| {
+                let outcome = near.receive(&mut room, |packet| {
                     assert!(packet.len() <= PACKET_BYTES_MAX.into());
                     count += 1;
                 });
