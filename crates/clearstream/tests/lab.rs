@@ -170,11 +170,13 @@ fn root_of_several_labs_one_must_be_named() {
         assert!(line.contains(words), "{line}");
     }
     // As the line says.
-    let one = stdout(&run(&["lab", "status", "--lab", &first.name]));
+    let status = run(&["lab", "status", "--lab", &first.name]);
+    let one = stdout(&status);
     assert!(one.contains(&first.name) && !one.contains(&second.name), "{one}");
     let down = run(&["lab", "down", "--lab", &first.name]);
     assert_eq!(code(&down), 0, "{}", complaint(&down));
-    let left = stdout(&run(&["lab", "status"]));
+    let status = run(&["lab", "status"]);
+    let left = stdout(&status);
     assert!(!left.contains(&first.name) && left.contains(&second.name), "{left}");
 }
 
