@@ -45,8 +45,10 @@ pub(crate) fn end(
     Conducted { ended, log }: Conducted,
     said: &Said<'_>,
 ) -> VerbResult {
-    // `path` has measured the idle path before its first test.
-    let has_idle_path = results.kind == RunKind::Path && results.path.idle_rtt.is_some();
+    // `path` has measured the idle path before its first test. A run that failed before that test may not be the one
+    // that writes these files.
+    let has_idle_path =
+        ended.is_ok() && results.kind == RunKind::Path && results.path.idle_rtt.is_some();
     if results.points.is_empty() && !has_idle_path && results.partial.is_some() {
         return unused(Conducted { ended, log });
     }

@@ -138,12 +138,7 @@ pub(crate) fn field(name: &str, value: &Value) -> (String, String) {
 }
 
 /// The name of a phase of file-system load for people. Phases carry the number of their test in IOR's script; the only
-/// test of a command line is number 0.
-///
-/// ```
-/// assert_eq!(compare::phase_name("write-0"), "write");
-/// assert_eq!(compare::phase_name("write-1"), "write-1");
-/// ```
+/// test of a command line is number 0: `write-0` is shown as `write`, `write-1` as it is.
 #[must_use]
 pub fn phase_name(experiment: &str) -> &str {
     experiment.strip_suffix("-0").unwrap_or(experiment)
