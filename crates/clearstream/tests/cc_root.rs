@@ -279,7 +279,11 @@ fn root_compare_measures_alone_and_in_pairs() {
     assert_eq!(of("jain_index").len(), 3);
     assert!(of("jain_index").iter().all(|index| (0.5..=1.0).contains(index)), "{figures:?}");
     assert_eq!(of("ramp_s").len(), 2);
-    assert!(of("rtt_inflation").iter().all(|factor| (1.0..3.0).contains(factor)), "{figures:?}");
+    // Over the median of the idle path, of which wake-ups of the hosts are a part: where no queue stands, the loaded
+    // path is not slower, and may be faster by them.
+    const WAKE_UPS: f64 = 0.03;
+    let inflations = of("rtt_inflation");
+    assert!(inflations.iter().all(|factor| (1.0 - WAKE_UPS..3.0).contains(factor)), "{figures:?}");
     assert!(
         of("both_received_bits_per_s").iter().all(|rate| (50e6..210e6).contains(rate)),
         "{figures:?}"

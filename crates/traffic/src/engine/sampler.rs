@@ -98,7 +98,7 @@ pub(super) struct Count {
 impl Count {
     fn of(stream: &Stream) -> Self {
         let counters = &stream.counters;
-        Self {
+        counters.agreeing(|| Self {
             bytes: counters.bytes.load(Ordering::Relaxed),
             datagrams: counters.datagrams.load(Ordering::Relaxed),
             lost: counters.lost.load(Ordering::Relaxed),
@@ -110,7 +110,7 @@ impl Count {
             zero_copied_bytes: counters.zero_copied_bytes.load(Ordering::Relaxed),
             idle_ns: counters.idle_ns.load(Ordering::Relaxed),
             jitter_s: f64::from_bits(counters.jitter_bits.load(Ordering::Relaxed)),
-        }
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! State shared by the threads of one end: the clock, the phase of the test, the counters.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Instant;
@@ -24,7 +24,8 @@ pub(super) enum Phase {
 }
 
 /// The counters of one stream's thread. The thread is the only writer and the sampler the only
-/// reader, so plain loads and stores suffice; each stream has its own cache lines.
+/// reader, so plain loads and stores suffice, and [`Counters::update`] for those that must agree; each stream has its own
+/// cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Counters {
@@ -49,6 +50,36 @@ pub(super) struct Counters {
     pub(super) bytes_before: AtomicU64,
     /// Core on which the thread was last seen, plus one; 0 before it ran.
     pub(super) core_plus_1: AtomicU32,
+    /// Odd while the thread writes counters that must agree with each other.
+    updates: AtomicU64,
+}
+
+impl Counters {
+    /// Writes counters that must agree with each other. To be called only by the thread that they belong to.
+    pub(super) fn update(&self, write: impl FnOnce()) {
+        let begun = self.updates.load(Ordering::Relaxed).wrapping_add(1);
+        self.updates.store(begun, Ordering::Relaxed);
+        // Who sees any of what is written then sees that it was begun.
+        fence(Ordering::Release);
+        write();
+        self.updates.store(begun.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Reads counters that agree with each other: what was read while they were written is read again.
+    pub(super) fn agreeing<T>(&self, read: impl Fn() -> T) -> T {
+        // The thread may have lost its core in the middle; one that never gets it back keeps nobody waiting.
+        const TRIES_MAX: u32 = 10_000;
+        for _ in 0..TRIES_MAX {
+            let before = self.updates.load(Ordering::Acquire);
+            let value = read();
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && self.updates.load(Ordering::Relaxed) == before {
+                return value;
+            }
+            std::thread::yield_now();
+        }
+        read()
+    }
 }
 
 /// Adds to a counter that only the calling thread writes.
@@ -230,5 +261,39 @@ fn budget_of(spec: &TestSpec) -> Option<u64> {
             Some(blocks.saturating_mul(tcp_send::block_bytes(spec)))
         }
         (TestLimit::TotalBlocks(units), Some(_)) => Some(units),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of two counters that are written together, no reader sees one without the other.
+    #[test]
+    fn counters_that_are_read_together_agree() {
+        const WRITES_COUNT: u64 = 200_000;
+        let counters = Counters::default();
+        let pair = || {
+            let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            (load(&counters.datagrams), load(&counters.bytes))
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..=WRITES_COUNT {
+                    counters.update(|| {
+                        counters.datagrams.store(number, Ordering::Relaxed);
+                        std::hint::black_box(number);
+                        counters.bytes.store(number * 64, Ordering::Relaxed);
+                    });
+                }
+            });
+            loop {
+                let (datagrams, bytes) = counters.agreeing(pair);
+                assert_eq!(bytes, datagrams * 64);
+                if datagrams == WRITES_COUNT {
+                    break;
+                }
+            }
+        });
     }
 }

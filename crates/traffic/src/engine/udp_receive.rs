@@ -134,15 +134,17 @@ impl Receiver {
     }
 
     fn publish(&self, worker: &mut Worker<'_>, bytes: u64) {
-        let counters = &worker.stream.counters;
-        let tracker = &self.tracker;
-        counters.datagrams.store(tracker.received_count, Ordering::Relaxed);
-        counters.lost.store(tracker.lost_count, Ordering::Relaxed);
-        counters.reordered.store(tracker.reordered_count, Ordering::Relaxed);
-        counters.duplicates.store(tracker.duplicate_count, Ordering::Relaxed);
-        counters.joined_batches.store(self.joined_count, Ordering::Relaxed);
-        counters.segments_max.store(self.segments_count_max, Ordering::Relaxed);
-        counters.jitter_bits.store(self.jitter.jitter_s().to_bits(), Ordering::Relaxed);
-        worker.received(bytes);
+        let stream = worker.stream;
+        let (counters, tracker) = (&stream.counters, &self.tracker);
+        counters.update(|| {
+            counters.datagrams.store(tracker.received_count, Ordering::Relaxed);
+            counters.lost.store(tracker.lost_count, Ordering::Relaxed);
+            counters.reordered.store(tracker.reordered_count, Ordering::Relaxed);
+            counters.duplicates.store(tracker.duplicate_count, Ordering::Relaxed);
+            counters.joined_batches.store(self.joined_count, Ordering::Relaxed);
+            counters.segments_max.store(self.segments_count_max, Ordering::Relaxed);
+            counters.jitter_bits.store(self.jitter.jitter_s().to_bits(), Ordering::Relaxed);
+            worker.received(bytes);
+        });
     }
 }

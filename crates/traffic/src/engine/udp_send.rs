@@ -151,8 +151,11 @@ impl Sender {
         let datagrams = ((went * self.segments_count).min(count)) as u64;
         // Datagrams that were not sent keep their numbers: they are written again next time.
         self.next += datagrams;
-        add(&worker.stream.counters.datagrams, datagrams);
-        add(&worker.stream.counters.bytes, datagrams * self.datagram_bytes as u64);
+        let counters = &worker.stream.counters;
+        counters.update(|| {
+            add(&counters.datagrams, datagrams);
+            add(&counters.bytes, datagrams * self.datagram_bytes as u64);
+        });
         worker.spend(datagrams);
         Ok(datagrams)
     }
