@@ -25,8 +25,8 @@ pub enum RefusalCode {
     Device,
     /// A system call of the daemon failed, also on a descriptor that came with the request.
     System,
-    /// Descriptors that this user sent earlier are still being opened or closed, or a doorbell of this user's was jammed:
-    /// later.
+    /// Descriptors that this user sent earlier are still being opened or closed, a doorbell of this user's was jammed, or
+    /// memory of ports that have left is still being freed: later.
     Busy,
     /// The message could not be read.
     Malformed,

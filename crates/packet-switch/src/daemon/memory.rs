@@ -21,8 +21,13 @@ pub(super) struct Memory {
 /// Bytes that count as used until the last clone is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Share {
-    /// Held for its destructor only.
-    _counted: Arc<Counted>,
+    counted: Arc<Counted>,
+}
+
+impl Share {
+    fn bytes(&self) -> u64 {
+        self.counted.bytes
+    }
 }
 
 #[derive(Debug)]
@@ -59,21 +64,23 @@ impl Memory {
         Self { bytes_max, used_bytes: Arc::default(), ended: Vec::new() }
     }
 
-    /// Refuses what is beyond the limit. Nothing is reserved: the control thread is the only one that takes.
+    /// Refuses what is beyond the limit, and says whether there will be room once what has left is freed. Nothing is reserved: the control thread is the only one that takes.
     pub(super) fn reserve(&mut self, bytes: u64) -> Result<(), Refusal> {
-        if self.used_bytes().saturating_add(bytes) <= self.bytes_max {
+        let used_bytes = self.used_bytes();
+        if used_bytes.saturating_add(bytes) <= self.bytes_max {
             return Ok(());
         }
-        Err(Refusal::Limit {
-            what: "bytes of all regions, links and devices, with those that are still being freed",
-            max: self.bytes_max,
-        })
+        let ended_bytes: u64 = self.ended.iter().map(|lease| lease.share.bytes()).sum();
+        if used_bytes.saturating_sub(ended_bytes).saturating_add(bytes) <= self.bytes_max {
+            return Err(Refusal::Freeing { max: self.bytes_max });
+        }
+        Err(Refusal::Limit { what: "bytes of all regions, links and devices", max: self.bytes_max })
     }
 
     pub(super) fn take(&self, bytes: u64) -> Share {
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         let used_bytes = Arc::clone(&self.used_bytes);
-        Share { _counted: Arc::new(Counted { used_bytes, bytes }) }
+        Share { counted: Arc::new(Counted { used_bytes, bytes }) }
     }
 
     pub(super) fn lease(&self, region: Weak<Region>, bytes: u64) -> Lease {

@@ -41,6 +41,10 @@ pub(super) enum Refusal {
     Taken(String),
     #[error("{what}: the limit of {max} is reached")]
     Limit { what: &'static str, max: u64 },
+    #[error(
+        "memory of ports that have left is still being freed; the limit of {max} bytes is reached until then"
+    )]
+    Freeing { max: u64 },
     #[error("a doorbell of yours was jammed; attach again in {} s", .0.as_secs() + 1)]
     Paused(Duration),
     #[error("{0} belongs to another user")]
@@ -83,7 +87,7 @@ impl Refusal {
             Self::Exists(_) => RefusalCode::Exists,
             Self::Taken(_) => RefusalCode::Taken,
             Self::Limit { .. } => RefusalCode::Limit,
-            Self::Paused(_) => RefusalCode::Busy,
+            Self::Paused(_) | Self::Freeing { .. } => RefusalCode::Busy,
             Self::Foreign(_) => RefusalCode::NotOwner,
             Self::Shape(_)
             | Self::Header(_)

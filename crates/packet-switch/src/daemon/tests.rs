@@ -157,6 +157,9 @@ fn whoever_comes_and_goes_gets_no_more_than_there_is_while_drops_hang() {
     assert_eq!(bench.used_bytes(), 3 * each, "three that have left");
     bench.drop_until(0);
     bench.attach("vale0:a").unwrap();
+    let refused =
+        ["vale0:b", "vale0:c", "vale0:d"].into_iter().find_map(|port| bench.attach(port).err());
+    assert!(!refused.unwrap().contains("still being freed"), "they stay: later is no better");
 }
 
 fn session_of(socket: &Arc<Socket>, user: u32) -> Session {
