@@ -247,6 +247,29 @@ fn the_chain_marks_the_link_that_the_verdict_names() {
     }
 }
 
+/// 1 MiB over the round trip of 17 ms allows 0.3 Gbit/s by the usual share; several were carried.
+#[test]
+fn a_send_buffer_that_carried_more_than_its_estimate_shows_no_ceiling() {
+    let of_sending_end = |limit: Limit| {
+        let mut results = synthetic::path();
+        for point in &mut results.points {
+            let PointOutcome::Measured(outcome) = &mut point.outcome else { continue };
+            for stream in outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams) {
+                stream.send_buffer_bytes = stream.send_buffer_bytes.map(|_| 1 << 20);
+            }
+        }
+        let verdict = results.verdict.as_mut().expect("a verdict");
+        (verdict.limit, verdict.end) = (limit, None);
+        page(&results).matches("≤ ").count()
+    };
+    let others = of_sending_end(Limit::ReceiverCore);
+    assert_eq!(
+        of_sending_end(Limit::SendBuffer),
+        others + 2,
+        "the bottleneck's is what was carried, in both widths"
+    );
+}
+
 #[test]
 fn the_lead_leaves_the_evidence_to_its_list() {
     let mut results = synthetic::path();

@@ -102,6 +102,10 @@ impl Chain {
         let found = self.links.iter_mut().find(|link| (link.place, link.end) == wanted);
         if let Some(link) = found {
             link.binding = true;
+            if link.place == Place::SendBuffer && link.used.is_none() {
+                link.ceiling_bits_per_s = self.measured_bits_per_s;
+                link.used = self.measured_bits_per_s.map(|_| 1.0);
+            }
         }
     }
 
@@ -293,12 +297,13 @@ impl Survey<'_> {
         let rtt_s = rtt_s.filter(|_| !is_udp);
         if let Some(rtt_s) = rtt_s {
             let ceiling = window * 8.0 / rtt_s;
-            // What was carried was under way, though the usual share allows less.
-            let carried = self.rate.filter(|_| sending).unwrap_or(0.0);
-            let ceiling = ceiling.max(carried);
+            // A send buffer's is an estimate by the usual share of payload, and below what was carried it is wrong.
+            let is_refuted = sending && self.rate.is_some_and(|carried| carried > ceiling);
             // Over a path without delay a window is no ceiling that anything could reach.
-            link.ceiling_bits_per_s = Some(ceiling).filter(|ceiling| *ceiling <= BITS_PER_S_MAX);
-            link.used = self.rate.map(|rate| rate / ceiling);
+            if !is_refuted && ceiling <= BITS_PER_S_MAX {
+                link.ceiling_bits_per_s = Some(ceiling);
+            }
+            link.used = self.rate.map(|rate| rate / ceiling).filter(|_| !is_refuted);
         }
         let limited = stream.and_then(|stream| stream.tcp.as_ref()).and_then(|tcp| {
             let busy = tcp.last.busy_s? - tcp.first.busy_s.unwrap_or(0.0);
