@@ -220,6 +220,15 @@ pub struct TcpSummary {
     pub last: TcpSample,
 }
 
+impl TcpSummary {
+    /// Whether a window scale was agreed on; `None` where the kernel does not tell. One that tells how many segments it
+    /// sent also tells the options.
+    #[must_use]
+    pub fn is_window_scaled(&self) -> Option<bool> {
+        self.segments_out_count.map(|_| self.window_scale_shifts.is_some())
+    }
+}
+
 /// UDP counts of one end of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UdpStreamEnd {

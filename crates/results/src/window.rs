@@ -96,7 +96,8 @@ impl WindowUse {
 }
 
 impl TestOutcome {
-    /// The windows of a direction; `None` where its sender tells nothing of its TCP connections.
+    /// The windows of a direction; `None` where its sender tells nothing of its TCP connections, unless its receiver
+    /// tells that no window scale was agreed on.
     #[must_use]
     pub fn window_use(&self, spec: &TestSpec, direction: Direction) -> Option<WindowUse> {
         let (near, far) = (Some(self.near()), self.far());
@@ -119,7 +120,8 @@ impl TestOutcome {
             send_buffer_bytes: summed(&senders, |one| counted(one.send_buffer_bytes?)),
             advertised_bytes: summed(&senders, |one| {
                 typical(one, |tcp| counted(tcp.peer_window_bytes?))
-            }),
+            })
+            .or_else(|| summed(&receivers, unscaled_bytes)),
             in_flight_bytes,
             rtt_s: middle(senders.iter().filter_map(|one| typical(one, |tcp| positive(tcp.rtt_s)))),
             is_full: false,
@@ -163,6 +165,16 @@ fn summed(streams: &[&StreamEnd], read: impl Fn(&StreamEnd) -> Option<f64>) -> O
 fn typical(stream: &StreamEnd, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
     let sampled = stream.steady().filter_map(|interval| read(interval.tcp.as_ref()?));
     middle(sampled).or_else(|| read(&stream.tcp.as_ref()?.last)).and_then(positive)
+}
+
+/// Largest window without window scaling, bytes (RFC 9293, section 3.1: a field of 16 bits).
+const UNSCALED_MAX_BYTES: f64 = 65_535.0;
+
+/// The window of a stream whose receiver tells that no window scale was agreed on: however much its buffer has room
+/// for, the sender hears of no more.
+fn unscaled_bytes(stream: &StreamEnd) -> Option<f64> {
+    let is_scaled = stream.tcp.as_ref()?.is_window_scaled()?;
+    (!is_scaled).then_some(UNSCALED_MAX_BYTES)
 }
 
 /// Share of the busy time in which the receiver's window or the send buffer held the senders back.
@@ -225,6 +237,23 @@ mod tests {
         let account = |stream| EndReport { streams: vec![stream], ..EndReport::default() };
         let hosts = HostAccount::of_ends(account(sender), Some(account(receiver)));
         TestOutcome { duration_s: 5.0, hosts, ..TestOutcome::default() }
+    }
+
+    /// Of a sender that tells nothing, such as an iperf3.
+    #[test]
+    fn a_receiver_knows_the_window_that_no_scale_lets_grow() {
+        let told_by = |tcp: TcpSummary| {
+            let receiver = StreamEnd { tcp: Some(tcp), ..StreamEnd::default() };
+            let account = EndReport { streams: vec![receiver], ..EndReport::default() };
+            let hosts = HostAccount::of_ends(account, None);
+            let outcome = TestOutcome { duration_s: 5.0, hosts, ..TestOutcome::default() };
+            outcome.window_use(&TestSpec::tcp(), Direction::Reverse)
+        };
+        let unscaled = TcpSummary { segments_out_count: Some(9), ..TcpSummary::default() };
+        let window = told_by(unscaled.clone()).and_then(|told| told.receive_bytes());
+        assert_eq!(window, Some(65_535.0));
+        assert_eq!(told_by(TcpSummary { window_scale_shifts: Some((7, 7)), ..unscaled }), None);
+        assert_eq!(told_by(TcpSummary::default()), None, "an old kernel tells no options");
     }
 
     fn seen(advertised_bytes: u64, in_flight_bytes: u64, limited_s: f64) -> WindowUse {

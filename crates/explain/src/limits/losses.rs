@@ -3,6 +3,7 @@
 use results::QdiscCounters;
 
 use super::causes::explains_losses;
+use super::others::others_share;
 use super::plateau::udp_over_best;
 use crate::ceiling::{ETHERNET_QDISC_BYTES, goodput_ceiling};
 use crate::numbers::{positive, ratio};
@@ -105,7 +106,10 @@ pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
 fn waits(seen: &Observed<'_>) -> f64 {
     let rtt_s = seen.shown().sender(names::RTT);
     let (Some(rtt_s), Some(base_s)) = (rtt_s, seen.base_rtt_s) else { return 1.0 };
-    path::WAITS_S.plus(path::WAITS_OF_RTT.times(base_s)).of(rtt_s - base_s)
+    // Busy hosts answer late on the idle path too, unless it was others' packets that these round trips waited for.
+    let hosts_s = seen.shown().path(names::IDLE_RTT_P50).map_or(0.0, |idle_s| idle_s - base_s);
+    let own_s = rtt_s - base_s - hosts_s.max(0.0) * (1.0 - others_share(seen));
+    path::WAITS_S.plus(path::WAITS_OF_RTT.times(base_s)).of(own_s)
 }
 
 /// Confidence, 0 to 1, that drops above one common rate, not random losses, keep a single stream down:

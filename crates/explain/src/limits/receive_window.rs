@@ -175,7 +175,11 @@ fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
     let mut lines = Vec::new();
     let counted = seen.shown().sender(names::WINDOW_LIMITED);
     let counted = counted.is_some_and(|counted| counted >= share);
-    let source = if counted { "" } else { " (judged by the data in flight)" };
+    let source = match (counted, seen.shown().sender(names::IN_FLIGHT)) {
+        (true, _) => "",
+        (false, Some(_)) => " (judged by the data in flight)",
+        (false, None) => " (judged by throughput, which further streams multiply)",
+    };
     let mut first = format!("receive-window-limited {} of the time{source}", percent(share));
     if let (Some(window), Some(rtt_s), Some(law)) =
         (seen.receive_window_bytes(), seen.window_rtt_s(), law)

@@ -1,8 +1,10 @@
 //! What the judged connection was set up with, which is told in words and not in figures.
 
+use results::{StreamEnd, TcpSummary};
+
 use super::run::Run;
 
-/// Facts of the connection as the sender's kernel reports them; `None`: not reported.
+/// Facts of the connection as the sender's kernel reports them, or the receiver's where the sender's does not; `None`: not reported.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Setup {
     /// Name of the sender's congestion control.
@@ -15,15 +17,16 @@ pub(crate) struct Setup {
 
 impl Setup {
     pub(crate) fn of(run: &Run<'_>) -> Self {
-        let Some(tcp) = run.senders.first().and_then(|stream| stream.tcp.as_ref()) else {
-            return Self::default();
-        };
+        let told = |streams: &[&StreamEnd]| streams.first().and_then(|stream| stream.tcp.clone());
+        let sender = told(&run.senders);
+        // An option counts only where both ends offer it, so either end tells what was agreed on.
+        let either = sender.clone().or_else(|| told(&run.receivers));
         Self {
-            congestion_control: Some(tcp.congestion_control.clone())
+            congestion_control: sender
+                .map(|tcp| tcp.congestion_control)
                 .filter(|name| !name.is_empty()),
-            // A kernel that reports its segment count also reports the options.
-            is_window_scaled: tcp.segments_out_count.map(|_| tcp.window_scale_shifts.is_some()),
-            is_sack_negotiated: tcp.sack_negotiated,
+            is_window_scaled: either.as_ref().and_then(TcpSummary::is_window_scaled),
+            is_sack_negotiated: either.and_then(|tcp| tcp.sack_negotiated),
         }
     }
 

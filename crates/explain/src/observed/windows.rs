@@ -24,17 +24,19 @@ impl Observed<'_> {
             * (1.0 - self.hosts_full());
         counted
             .unwrap_or(0.0)
-            .max(signs::FILLED_MOST * filled.max(self.follows_asked_window()) * room_left * caught)
+            .max(signs::FILLED_MOST * filled.max(self.follows_known_window()) * room_left * caught)
     }
 
-    /// Confidence, 0 to 1, that the window which the test requests determines throughput: it is as high as
-    /// the law allows, and each further stream adds as much again.
-    fn follows_asked_window(&self) -> f64 {
+    /// Confidence, 0 to 1, that a window whose size does not depend on the path determines throughput, one that the test
+    /// requests or one without scaling: it is as high as the law allows, and each further stream adds as much again.
+    pub(crate) fn follows_known_window(&self) -> f64 {
         let (Some(window), Some(rtt_s)) = (self.receive_window_bytes(), self.window_rtt_s()) else {
             return 0.0;
         };
         let streams = self.shown().path(names::STREAMS);
-        let Some(streams) = streams.filter(|_| self.spec.window_bytes.is_some()) else {
+        let is_known =
+            self.spec.window_bytes.is_some() || self.setup.is_window_scaled == Some(false);
+        let Some(streams) = streams.filter(|_| is_known) else {
             return 0.0;
         };
         let of_law = self.rate() * rtt_s / (8.0 * window);

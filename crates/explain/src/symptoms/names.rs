@@ -42,6 +42,7 @@ pub(crate) const OUT_OF_ORDER: &str = "out-of-order-packets";
 pub(crate) const GROWTH: &str = "throughput-growth";
 pub(crate) const QUEUE_GROWTH: &str = "queue-growth";
 pub(crate) const QUEUE_DELAY: &str = "queue-delay";
+pub(crate) const IDLE_RTT_P50: &str = "idle-rtt-p50";
 pub(crate) const STREAMS_GAIN: &str = "streams-gain";
 pub(crate) const STREAMS: &str = "streams-compared";
 pub(crate) const SENDER_IDLE_SEVERAL: &str = "streams-sender-idle-share";

@@ -91,7 +91,7 @@ pub(super) static EACH: &[Row] = &[
 ];
 
 pub(super) const IDLE_P50: Definition = Definition::new(
-    "idle-rtt-p50",
+    names::IDLE_RTT_P50,
     Unit::S,
     "round trips before the test",
     "median round trip of the idle path",
