@@ -410,8 +410,15 @@ mod tests {
     }
 
     /// Seeds that were recorded, with the fastest link of each, bit/s: `testdata/drawn/README.md`.
-    const RECORDED: [(u64, f64); 6] =
-        [(1, 200e6), (2, 200e6), (3, 300e6), (4, 1e9), (5, 1e9), (20_261_127, 600e6)];
+    const RECORDED: [(u64, f64); 7] = [
+        (1, 200e6),
+        (2, 200e6),
+        (3, 300e6),
+        (4, 1e9),
+        (5, 1e9),
+        (20_261_127, 600e6),
+        (20_261_128, 600e6),
+    ];
 
     #[test]
     fn recordings_are_what_their_seeds_draw() {
