@@ -260,6 +260,7 @@ pub(crate) fn usage(mut error: clap::Error, asked_of: &clap::Command) -> ExitCod
         line.push_str(&help);
     }
     line.push_str(&known_commands(&error, asked_of));
+    line.push_str(&missing_dashes(&error, asked_of));
     let is_count = matches!(
         error.kind(),
         ErrorKind::MissingRequiredArgument | ErrorKind::UnknownArgument | ErrorKind::TooManyValues
@@ -345,11 +346,24 @@ fn missing_arguments(error: &clap::Error, asked_of: &clap::Command) -> Vec<Strin
     names.iter().filter_map(helped).collect()
 }
 
-/// Usage of a command on one line: `clearstream path [OPTIONS] <HOST>`.
+/// A hint for a command that starts a program, if the program stands without `--` before it.
+fn missing_dashes(error: &clap::Error, asked_of: &clap::Command) -> String {
+    let starts_program = asked_of.get_arguments().any(clap::Arg::is_last_set);
+    let is_suggested = error.get(ContextKind::SuggestedArg).is_some();
+    if error.kind() != ErrorKind::UnknownArgument || !starts_program || is_suggested {
+        return String::new();
+    }
+    "; write -- before the program and its options".to_owned()
+}
+
+/// Usage of a command on one line: `clearstream path [OPTIONS] <HOST>`; a second form follows "or".
 fn usage_line(command: &clap::Command) -> String {
     let text = command.clone().render_usage().to_string();
-    let words: Vec<&str> = text.split_whitespace().filter(|word| *word != "Usage:").collect();
-    words.join(" ")
+    let forms = text.lines().map(|line| {
+        let words = line.split_whitespace().filter(|word| *word != "Usage:");
+        words.collect::<Vec<_>>().join(" ")
+    });
+    forms.collect::<Vec<_>>().join(" or ")
 }
 
 /// clap's message, up to the usage, as one line.
@@ -362,8 +376,15 @@ fn one_line(complaint: &str) -> String {
         .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
         .map(|text| text.trim_start_matches("error: ").trim_start_matches("tip: ").to_owned())
         .collect();
-    // A range as Rust writes it.
-    lines.join("; ").replace("..=", " to ")
+    // A range and the errors of numbers as Rust writes them.
+    [
+        ("..=", " to "),
+        ("invalid digit found in string", "it is not a whole number"),
+        ("number too large to fit in target type", "it is too large"),
+        ("cannot parse integer from empty string", "it is empty"),
+    ]
+    .into_iter()
+    .fold(lines.join("; "), |line, (of_rust, ours)| line.replace(of_rust, ours))
 }
 
 /// Separates a message from its excerpt of a model or formula.

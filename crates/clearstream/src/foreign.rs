@@ -35,7 +35,7 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Results, VerbError> {
         None => store::parse(path, bytes).map_err(|error| {
             // Whatever begins like JSON may be a damaged document of this program's.
             let is_json = bytes.trim_ascii_start().first() == Some(&b'{');
-            let others = "; also read are iperf3 -J, pcap, pcapng and the text of ss -tin";
+            let others = "; other files that can be read: iperf3 -J, pcap, pcapng, text of ss -tin";
             if is_json { error } else { error.and(others) }
         }),
     }

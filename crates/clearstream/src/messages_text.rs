@@ -28,22 +28,22 @@ pub(crate) fn heading(ranks: &[RankMessages]) -> String {
 pub(crate) fn table(out: &mut String, ranks: &[RankMessages]) -> std::fmt::Result {
     writeln!(
         out,
-        "{:<12} {:<12} {:>7} {:>7}  {:<18} {:>8} {:>8} {:>8} {:>10}",
+        "{:<12} {:<12} {:>7} {:>7}  {:<18} {:>8} {:>8} {:>9} {:>10}",
         "",
         "host",
         "no core",
         "waited",
         "longest for",
         "packets",
-        "repeated",
-        "memory",
+        "resent",
+        "in memory",
         "unexpected"
     )?;
     for rank in ranks.iter().take(SHOWN_MAX) {
         let memory = rank.memory_pkts as f64 / rank.sent_pkts.max(1) as f64;
         writeln!(
             out,
-            "{:<12} {:<12} {:>7} {:>7}  {:<18} {:>8} {:>8} {:>8} {:>10}",
+            "{:<12} {:<12} {:>7} {:>7}  {:<18} {:>8} {:>8} {:>9} {:>10}",
             name(rank),
             printable(&rank.host),
             show_share(rank.queued_share()),
@@ -100,7 +100,7 @@ fn words(limit: MessagesLimit, ranks: &[RankMessages]) -> (String, String) {
                 .to_owned(),
         ),
         MessagesLimit::Loss { repeated_share } => (
-            format!("packet loss: {} of the packets were sent again", show_share(repeated_share)),
+            format!("packet loss: {} of the packets were retransmitted", show_share(repeated_share)),
             "clearstream path HOST, between two of the hosts, names where packets are lost"
                 .to_owned(),
         ),

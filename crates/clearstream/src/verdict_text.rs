@@ -173,7 +173,11 @@ pub(crate) fn verdict_lines(
     }
     if let Some(next) = &verdict.next {
         let gives = show_bit_rate(next.bits_per_s);
-        let line = format!("{} at {gives}: {}", next.limit.name(), next.text);
+        let name = match next.limit {
+            Limit::NoneFound => "unidentified limit",
+            limit => limit.name(),
+        };
+        let line = format!("{name} at {gives}: {}", next.text);
         wrapped(out, "Next     ", &line)?;
     }
     let most = if is_brief { 3 } else { usize::MAX };
@@ -188,7 +192,8 @@ fn experiment(out: &mut String, told: &Confirmation, is_new: bool) -> std::fmt::
     let word = told.ruling.map_or_else(String::new, |ruling| format!(", {}", ruling.name()));
     let outcome = if is_new { format!(": {}", told.outcome) } else { String::new() };
     wrapped(out, "       - ", &format!("experiment{word}: {}{outcome}", told.change))?;
-    let bounds = (told.predicted_low_bits_per_s, told.predicted_high_bits_per_s);
+    let low = told.predicted_low_bits_per_s.filter(|low| *low > 0.0);
+    let bounds = (low, told.predicted_high_bits_per_s);
     if let Some(confirms) = confirming(bounds) {
         let mut line = format!(
             "counts as confirmed {confirms}; measured {}",

@@ -96,6 +96,30 @@ fn spelling_mistakes_get_one_line_and_a_suggestion() {
 }
 
 #[test]
+fn a_usage_error_says_what_to_write_instead() {
+    let dashes = "write -- before the program and its options";
+    for (arguments, expected) in [
+        (&["mpi", "mpirun", "-n", "2", "./job"][..], dashes),
+        (&["mpi", "-n", "2", "./job"], "-- <LAUNCHER>... or clearstream mpi <COMMAND>"),
+        (&["netmap", "pkt-gen"], dashes),
+        (&["run", "--place", "p.toml", "ls"], dashes),
+        (&["serve", "-p", "abc"], "'abc' for '--port <PORT>': it is not a whole number"),
+        (&["help", "schema", "x"], "write: clearstream help schema"),
+        (&["gateway", "plan", "/nonexistent.toml"], "/nonexistent.toml: No such file"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let line = complaint(&output);
+        assert!(line.contains(expected), "{arguments:?}: {line}");
+    }
+    // A mistyped option of our own is no program.
+    let output = run(&["mpi", "--interfase", "eth0"]);
+    assert!(!complaint(&output).contains(dashes), "{output:?}");
+    // `undo` is the word that `apply` prints.
+    assert!(run(&["tune", "undo", "--help"]).status.success());
+}
+
+#[test]
 fn version_is_the_packages() {
     let output = run(&["--version"]);
     assert_eq!(text(&output.stdout), format!("clearstream {}\n", env!("CARGO_PKG_VERSION")));

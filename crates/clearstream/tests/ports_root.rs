@@ -222,7 +222,11 @@ fn root_a_link_delays_and_loses_as_it_says() {
     bed.tap(1, "vale1:b", "b0", "10.9.2.2");
     bed.clearstream(0, "link add vale0:up vale1:down --delay 20ms --rate 200M --loss 20% --seed 7");
     let text = bed.clearstream(0, "link list");
-    assert!(text.contains("vale0:up to vale1:down") && text.contains("20ms"), "{text}");
+    assert!(
+        text.contains("vale0:up to vale1:down")
+            && text.contains("delay 20.0 ms, 200 Mbit/s, loss 20.0%"),
+        "{text}"
+    );
     let output = bed.on(0, "ping -c 50 -i 0.02 -W 1 10.9.2.2").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let least = text.split(" = ").nth(1).and_then(|times| times.split('/').next()).unwrap();

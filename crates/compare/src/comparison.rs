@@ -356,7 +356,8 @@ impl ComparedFigure {
         format!("{}: {} {a} -> {b}", self.setting, self.words())
     }
 
-    /// The shift as a share of the first side's median, or in its own unit: `-16%`, `+12`.
+    /// The shift as a share of the first side's median, or in its own unit: `-16%`, `+12`. Of a share in percentage
+    /// points, which a percentage of a percentage would be taken for: `-2.1 points`.
     #[must_use]
     pub fn shown_difference(&self) -> String {
         self.shown_shift(self.difference)
@@ -369,7 +370,16 @@ impl ComparedFigure {
     }
 
     fn shown_shift(&self, shift: f64) -> String {
-        let sign = if shift < 0.0 { "-" } else { "+" };
+        let sign = match shift {
+            0.0 => "",
+            down if down < 0.0 => "-",
+            _ => "+",
+        };
+        let quantity = Quantity::of_figure(&self.figure);
+        if quantity == Quantity::Share {
+            let points = quantity.show(shift.abs());
+            return format!("{sign}{} points", points.trim_end_matches('%'));
+        }
         if self.a.median != 0.0 {
             let percent = shift.abs() / self.a.median.abs() * 100.0;
             let decimals = usize::from(percent < 9.95) + usize::from(percent < 0.995);
@@ -379,7 +389,7 @@ impl ComparedFigure {
                 format!("{sign}{percent:.decimals$}%")
             };
         }
-        format!("{sign}{}", Quantity::of_figure(&self.figure).show(shift.abs()))
+        format!("{sign}{}", quantity.show(shift.abs()))
     }
 }
 

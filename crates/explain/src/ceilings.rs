@@ -74,7 +74,7 @@ pub fn ceilings(nic: &Nic, headers: Headers, copy_bytes_per_s: Option<f64>) -> N
     }
     match copy_bytes_per_s.and_then(plausible) {
         Some(rate) => told.ceilings.push(memory(rate)),
-        None => lacks("memory", "not measured (the kernel does not report memory bandwidth)"),
+        None => lacks("memory", "not measured; `topo --memory` measures it"),
     }
     told
 }

@@ -5,6 +5,8 @@ use results::{
     SettingChange, TestSpec, Verdict,
 };
 
+use units::show_bit_rate;
+
 use crate::advice::Advice;
 use crate::ceiling::is_disproved;
 use crate::change::{self, Change};
@@ -197,6 +199,35 @@ impl Candidate {
             }
             None => same,
         }
+    }
+
+    /// The same diagnosis after an experiment that made `change`, should have reached the next ceiling and ended far
+    /// below it: something that no figure names binds first. A rate that the test set itself is lifted for good; other
+    /// changes are expected to reach what was predicted of them.
+    pub(crate) fn stopped_short(self, told: &Confirmation, change: &Change) -> Self {
+        /// Share of the next ceiling that was predicted, at least.
+        const PREDICTED_MIN: f64 = 0.9;
+        /// Share of the next ceiling that was reached, at most.
+        const REACHED_MAX: f64 = 0.8;
+        let is_gone = matches!(
+            change,
+            Change::LiftOfferedRate { .. }
+                | Change::LiftReadRate { .. }
+                | Change::LiftPacing { .. }
+        );
+        let is_short = |next: &NextCeiling| {
+            (is_gone || told.predicted_bits_per_s >= next.bits_per_s * PREDICTED_MIN)
+                && told.after_bits_per_s <= next.bits_per_s * REACHED_MAX
+        };
+        let Some(known) = self.next.as_ref().filter(|next| is_short(next)) else { return self };
+        let text = format!(
+            "without this limit the experiment reached no more, although the next known ceiling, {}, is at {}; \
+             measure again without this limit",
+            known.limit.name(),
+            show_bit_rate(known.bits_per_s)
+        );
+        let (limit, bits_per_s) = (Limit::NoneFound, told.after_bits_per_s);
+        Self { next: Some(NextCeiling { limit, bits_per_s, text }), ..self }
     }
 
     /// The same diagnosis, with windows and buffers sized for the rate that an experiment reached, bit/s.

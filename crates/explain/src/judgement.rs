@@ -67,8 +67,9 @@ pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judg
     });
     match (told.outcome, confirmation) {
         (Ruling::Confirmed, Some(confirmation)) => {
-            let candidate =
-                &candidate.knowing(results, diagnosis.fit, confirmation.after_bits_per_s);
+            let after = confirmation.after_bits_per_s;
+            let candidate = candidate.knowing(results, diagnosis.fit, after);
+            let candidate = &candidate.stopped_short(&confirmation, &experiment.change);
             let verdict = verdict::confirmed(diagnosis, candidate, confirmation);
             return Judgement { verdict, next: None };
         }

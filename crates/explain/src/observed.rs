@@ -148,13 +148,13 @@ impl<'a> Observed<'a> {
         self.flow.rtt_s.filter(|_| self.queue() < signs::PERHAPS).or(self.base_rtt_s)
     }
 
-    /// The round trip under load beside the idle one, which is printed elsewhere too. Where the idle path was not
-    /// measured, the shortest one stands for it, which may have had load.
+    /// TCP's smoothed round trip under load, which is not the one that a separate connection measures, beside the
+    /// idle one. Where the idle path was not measured, the shortest one stands for it, which may have had load.
     pub(crate) fn round_trip_words(&self) -> Option<String> {
         let idle_s = idle_rtt_s(self.results);
-        let word = if idle_s.is_some() { "without" } else { "at the least" };
+        let word = if idle_s.is_some() { "idle RTT" } else { "lowest RTT" };
         let (loaded, base) = (show_seconds(self.flow.rtt_s?), show_seconds(self.sizing_rtt_s()?));
-        Some(format!("round trips {loaded} under load, {base} {word}"))
+        Some(format!("the stream's smoothed RTT {loaded} under load, {word} {base}"))
     }
 
     /// The idle round trip, for which windows and buffers are sized, seconds.

@@ -4,7 +4,7 @@
 use results::{Direction, Limit, Point, Results};
 use units::show_bit_rate;
 
-use crate::ceiling::ETHERNET_WIRE_BYTES;
+use crate::ceiling::{ETHERNET_QDISC_BYTES, ETHERNET_WIRE_BYTES};
 use crate::ceilings::Headers;
 use crate::diagnosis::{diagnose, opinions};
 use crate::mechanism::Opinion;
@@ -81,7 +81,8 @@ fn of(
         (Some((line, text)), Some((limit, next))) if next < line => {
             (next, format!("{}; {text}", binds(limit)), true)
         }
-        (Some((line, text)), _) if line >= best * 0.9 => (line, text, true),
+        // One stream shows that the path carries its rate, whatever the arithmetic of headers says.
+        (Some((line, text)), _) if line >= best * 0.9 => (line.max(rate), text, true),
         (_, Some((limit, next))) => (next, binds(limit), true),
         _ if best > rate * 1.1 => (best, "the best any test here got through".to_owned(), false),
         _ if is_window => {
@@ -96,16 +97,18 @@ fn of(
 pub(crate) fn line(results: &Results) -> Option<(f64, String)> {
     let mtu = f64::from(results.path.path_mtu_bytes.unwrap_or(1500).clamp(576, 65_535));
     let headers_bytes = f64::from(Headers::of_path(&results.path).bytes());
-    let goodput = |line: f64| line * (mtu - headers_bytes) / (mtu + ETHERNET_WIRE_BYTES);
+    let goodput =
+        |line: f64, framing_bytes: f64| line * (mtu - headers_bytes) / (mtu + framing_bytes);
     let hosts = [Some(results.near()), results.far()];
     let links = hosts.into_iter().flatten().filter_map(|host| host.interface.as_ref());
     let known = links.flat_map(|link| {
         let line = link.speed_bits_per_s.map(|line| {
-            (goodput(line), format!("{}, {} less headers", link.name, show_bit_rate(line)))
+            let payload = goodput(line, ETHERNET_WIRE_BYTES);
+            (payload, format!("{}, {} less headers", link.name, show_bit_rate(line)))
         });
         let shaped = link
             .qdisc_rate_bits_per_s
-            .map(|line| (goodput(line), format!("shaper on {}", link.name)));
+            .map(|line| (goodput(line, ETHERNET_QDISC_BYTES), format!("shaper on {}", link.name)));
         [line, shaped].into_iter().flatten()
     });
     let known = known.filter(|(line, _)| positive(*line).is_some());

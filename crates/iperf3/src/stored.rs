@@ -218,7 +218,7 @@ fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) 
     let idle_rtt: Option<LatencySummary> = None;
     let absent = |what: &str| Absent {
         what: what.to_owned(),
-        why: "a stock iperf3 does not record it; clearstream test or path does".to_owned(),
+        why: "not recorded by a stock iperf3, but by clearstream test and path".to_owned(),
     };
     let version = text(start, "version").unwrap_or("iperf3").to_owned();
     let system = text(start, "system_info").unwrap_or_default();

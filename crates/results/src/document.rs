@@ -292,6 +292,10 @@ pub fn read_results(bytes: &[u8]) -> Result<Results, ReadError> {
     let is_cut = text.starts_with(b"{") && !text.ends_with(b"}");
     let malformed = |error: serde_json::Error| {
         let is_cut = is_cut || error.is_eof();
+        // The parser's words for a file that holds no JSON at all name a position and nothing else.
+        if !is_cut && !text.starts_with(b"{") {
+            return ReadError::Malformed("it is not JSON".to_owned());
+        }
         let what = if is_cut { "it ends in the middle" } else { "it is not valid" };
         ReadError::Malformed(format!("{what}: {error}"))
     };

@@ -320,7 +320,7 @@ pub struct Companion {
 /// The next bottleneck if the binding limit were lifted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NextCeiling {
-    /// The limit that would then bind.
+    /// The limit that would then bind; `none-found` if an experiment stopped at a rate that nothing explains.
     pub limit: Limit,
     /// The rate that it would allow, bit/s.
     pub bits_per_s: f64,

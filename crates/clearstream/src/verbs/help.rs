@@ -97,6 +97,9 @@ pub(crate) fn run(args: &HelpArgs, json: bool) -> VerbResult {
                         "'{command}' has no action '{word}'; write: clearstream {command} --help"
                     )
                 }
+                None if is_topic(&words[0]) => {
+                    format!("write: clearstream help {}", words[0].escape_debug())
+                }
                 None => format!("write: clearstream {} --help", words.join(" ")),
             };
             return Err(VerbError::usage(line));

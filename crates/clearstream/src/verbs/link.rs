@@ -132,19 +132,19 @@ fn print(entries: &[Entry], json: bool) -> io::Result<()> {
 }
 
 fn words(link: &LinkConfig) -> String {
-    let time = |ns: u64| format!("{:?}", Duration::from_nanos(ns));
+    let time = |ns: u64| units::show_seconds(ns as f64 / 1e9);
     let mut text = format!("delay {}", time(link.delay_ns));
     if link.jitter_ns > 0 {
         text += &format!(", jitter {}", time(link.jitter_ns));
     }
     if let Some(rate) = link.rate_bits_per_s {
-        text += &format!(", {} Gbit/s", rate as f64 / 1e9);
+        text += &format!(", {}", units::show_bit_rate(rate as f64));
     }
     if let Some(bytes) = link.queue_bytes {
-        text += &format!(", queue {bytes} bytes");
+        text += &format!(", queue {}", units::show_byte_size(bytes));
     }
     if link.loss_per_billion > 0 {
-        text += &format!(", loss {} %", f64::from(link.loss_per_billion) / 1e7);
+        text += &format!(", loss {}", units::show_share(f64::from(link.loss_per_billion) / 1e9));
     }
     text
 }
@@ -162,5 +162,22 @@ impl AddArgs {
             loss_per_billion: (self.loss * 1e9).round() as u32,
             seed: self.seed,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_described_with_the_units_of_all_other_output() {
+        let link = LinkConfig {
+            delay_ns: 8_500_000,
+            rate_bits_per_s: Some(1_000_000),
+            queue_bytes: Some(40 << 20),
+            loss_per_billion: 10_000_000,
+            ..LinkConfig::default()
+        };
+        assert_eq!(words(&link), "delay 8.50 ms, 1.00 Mbit/s, queue 40.0 MiB, loss 1.00%");
     }
 }

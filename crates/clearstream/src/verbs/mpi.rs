@@ -308,7 +308,9 @@ fn check_launcher(launcher: &OsStr) -> Result<(), LauncherError> {
         )));
     }
     if !version.contains("Open MPI") && !version.contains("OpenRTE") && !version.contains("PRRTE") {
-        return Err(LauncherError::Unfit(format!("{name} is no launcher of Open MPI's")));
+        return Err(LauncherError::Unfit(format!(
+            "{name} is not Open MPI's launcher; write for example: clearstream mpi -- mpirun -n 2 ./job"
+        )));
     }
     // The tool that lists Open MPI's components is in the launcher's folder.
     let beside = found(launcher).map(|path| path.with_file_name("ompi_info"));

@@ -49,6 +49,7 @@ enum Action {
     /// Show the changes in force and what others have changed since.
     Status(status::StatusArgs),
     /// Revert changes exactly.
+    #[command(alias = "undo")]
     Revert(status::RevertArgs),
     /// Compare published lists of settings with the running kernel.
     Profile(profile::ProfileArgs),

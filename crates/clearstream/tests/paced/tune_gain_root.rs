@@ -106,7 +106,10 @@ fn lifted_clamp(name: &str, link: &str, [near, far]: [&str; 2], end: End, key: &
     }
     let after = [bed.must("near", &["tune", "dump"]), bed.must("far", &["tune", "dump"])];
     assert_eq!(after, before, "every setting is what it was");
-    assert_eq!(bed.must("far", &["tune", "revert"]), "Nothing to revert.\n");
+    assert_eq!(
+        bed.must("far", &["tune", "revert"]),
+        "Nothing to revert on this host; `--far HOST` reverts another.\n"
+    );
     of_predicted
 }
 
@@ -388,7 +391,10 @@ fn root_without_permission_the_far_changes_are_commands() {
     let results = read_results(&file);
     assert!(results.points.iter().all(|point| !point.experiment.starts_with("tune-with")));
     assert_eq!(bed.must("far", &["tune", "dump"]), before);
-    assert_eq!(bed.must("near", &["tune", "revert"]), "Nothing to revert.\n");
+    assert_eq!(
+        bed.must("near", &["tune", "revert"]),
+        "Nothing to revert on this host; `--far HOST` reverts another.\n"
+    );
 }
 
 /// One line says why, the changes are commands, and the exit code is that of half a job.

@@ -17,8 +17,9 @@ impl Comparison {
         }
         if few.len() < figures.len() {
             let (few, all) = (few.len(), figures.len());
+            let have = if few == 1 { "has" } else { "have" };
             return format!(
-                "No figure{which} differs beyond the noise; {few} of {all} have too few repeats to tell"
+                "No figure{which} differs beyond the noise; {few} of {all} {have} too few repeats to tell"
             );
         }
         let most = |count: fn(&ComparedFigure) -> u32| {

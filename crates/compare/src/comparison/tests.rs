@@ -519,3 +519,27 @@ fn options_that_one_side_did_not_record_are_not_taken_as_equal() {
         (&["run.json: iperf3 does not record every option of its tests".to_owned()][..], 0)
     );
 }
+
+#[test]
+fn the_difference_of_a_share_is_in_points_of_a_percent() {
+    let same = [1e9, 1.1e9, 1.2e9, 1.3e9];
+    let mut figure = of(&[streams(&same)], &[streams(&same)]).figures.remove(0);
+    figure.figure = "forward_lost_share".to_owned();
+    for (median, difference, shown) in
+        [(0.1527, -0.0208, "-2.08 points"), (0.0, 0.1678, "+16.78 points"), (0.1, 0.0, "0 points")]
+    {
+        figure.a.median = median;
+        figure.difference = difference;
+        assert_eq!(figure.shown_difference(), shown);
+    }
+}
+
+#[test]
+fn one_figure_has_and_several_have_too_few_repeats() {
+    let same = [1e9, 1.1e9, 1.2e9, 1.3e9];
+    let mut comparison = of(&[streams(&same)], &[streams(&same)]);
+    comparison.figures[0].outcome = Outcome::TooFew;
+    comparison.figures[1].outcome = Outcome::Indistinguishable;
+    let line = comparison.without_difference(&comparison.alike().collect::<Vec<_>>());
+    assert_eq!(line, "No figure differs beyond the noise; 1 of 2 has too few repeats to tell");
+}

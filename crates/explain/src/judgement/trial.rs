@@ -133,7 +133,8 @@ impl Told {
             before_bits_per_s: before.median,
             after_bits_per_s: self.after_bits_per_s?,
             outcome: self.text.clone(),
-            predicted_low_bits_per_s: self.interval.0,
+            // Every rate is above a bound that noise puts below zero.
+            predicted_low_bits_per_s: self.interval.0.filter(|low| *low > 0.0),
             predicted_high_bits_per_s: self.interval.1,
             ruling: Some(self.outcome),
             ..Confirmation::default()
@@ -599,6 +600,26 @@ mod tests {
         };
         assert_eq!(outcome(9.5e9, 10.5e9), Ruling::Confirmed);
         assert_eq!(outcome(1.5e9, 21e9), Ruling::Inconclusive);
+    }
+
+    #[test]
+    fn noise_puts_no_bound_of_a_prediction_below_zero() {
+        let judged = point(10e9, 0.95, 0.0);
+        let points = [point(5e9, 0.95, 0.0)];
+        let experiment = Experiment {
+            limit: Limit::SenderCore,
+            change: Change::Block { to_bytes: 8192 },
+            predicted: Prediction::new(2e9, 6e9, 9e9),
+            rule: Rule::FollowsCost(End::Near),
+        };
+        let low = |figures: &[f64]| {
+            let before = Estimate::of(figures).expect("figures");
+            let judged = vec![&judged];
+            let told = Trial { experiment: &experiment, before, points: &points, judged }.ruling();
+            told.confirmation(&experiment, &before).expect("measured").predicted_low_bits_per_s
+        };
+        assert!(low(&[9.5e9, 10e9, 10.5e9]).is_some_and(|low| low > 0.0));
+        assert_eq!(low(&[1.5e9, 10e9, 21e9]), None);
     }
 
     #[test]

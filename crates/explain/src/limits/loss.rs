@@ -208,7 +208,7 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
             // The law is that of a long transfer.
             let in_time = if is_disproved(allowed, seen.rate()) { "in the long run " } else { "" };
             line += &format!(
-                "; {name} answers that {in_time}with about {}{}; measured {}",
+                "; at that loss {name} reaches {in_time}about {}{}; measured {}",
                 show_bit_rate(response),
                 in_bursts(response, by_events),
                 show_bit_rate(seen.rate())
@@ -237,7 +237,7 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
 fn in_bursts(each: f64, by_events: Option<f64>) -> String {
     match by_events.filter(|by_events| *by_events > path::BURSTS_TOLD * each) {
         Some(by_events) => {
-            format!(", up to {} as they come in bursts", show_bit_rate(by_events))
+            format!(", up to {} because losses come in bursts", show_bit_rate(by_events))
         }
         None => String::new(),
     }

@@ -3,7 +3,7 @@
 use units::{show_bit_rate, show_share};
 
 use crate::ceiling::{ETHERNET_WIRE_BYTES, goodput_ceiling};
-use crate::numbers::{at_least, fine_percent, positive};
+use crate::numbers::{at_least, fine_percent, percent, positive};
 use crate::observed::{Observed, opposite};
 use crate::symptoms::names;
 use crate::thresholds::{Fitted, path, signs};
@@ -74,13 +74,7 @@ pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
     if let (Some(sent), Some(delivered), Some(lost)) =
         (of_path(names::UDP_SENT), of_path(names::UDP_DELIVERED), of_path(names::UDP_LOST))
     {
-        lines.push(format!(
-            "UDP offered {}: {} delivered, {} lost {}",
-            show_bit_rate(sent),
-            show_bit_rate(delivered),
-            show_share(lost),
-            seen.shown().place_of_udp_losses()
-        ));
+        lines.push(udp_words(sent, delivered, lost, seen.shown().place_of_udp_losses()));
     }
     lines.extend(seen.round_trip_words());
     let again = seen.shown().sender(names::RETRANSMIT_SHARE);
@@ -88,6 +82,22 @@ pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
         lines.push(format!("{} of the segments retransmitted", fine_percent(share)));
     }
     lines
+}
+
+/// What became of UDP, in words: rates in bit/s, the share that was lost and its place. What neither arrived nor was
+/// lost is named, because the three figures would contradict each other without it.
+fn udp_words(sent: f64, delivered: f64, lost: f64, place: &str) -> String {
+    let mut line = format!(
+        "UDP offered {}: {} delivered, {} lost {place}",
+        show_bit_rate(sent),
+        show_bit_rate(delivered),
+        show_share(lost),
+    );
+    let late = 1.0 - lost - delivered / sent;
+    if late > path::UDP_LATE_SHOWN {
+        line += &format!("; the remaining {} was still queued when the test ended", percent(late));
+    }
+    line
 }
 
 /// Confidence, 0 to 1, that the ceiling is an interface's own line rate.
@@ -102,4 +112,23 @@ pub(super) fn at_the_line(seen: &Observed<'_>) -> f64 {
     reached.fold(0.0, |most, reached| {
         most.max(path::LINE_REACHED.of(reached) * path::LINE_EXCEEDED.not(reached))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::udp_words;
+
+    #[test]
+    fn udp_that_neither_arrived_nor_was_lost_is_accounted_for() {
+        let queued = udp_words(1e9, 8.5e8, 0.0, "on the path");
+        assert!(
+            queued.ends_with(
+                "0% lost on the path; the remaining 15% was still queued when the test ended"
+            ),
+            "{queued}"
+        );
+        // What was lost is no second time missing.
+        let lost = udp_words(1e9, 8.5e8, 0.14, "on the path");
+        assert_eq!(lost, "UDP offered 1.00 Gbit/s: 850 Mbit/s delivered, 14.0% lost on the path");
+    }
 }

@@ -61,6 +61,7 @@ thresholds! {
     PLATEAU_UNTRIED: f64 = 0.3, Chosen, "a plateau that nothing tried";
     PLATEAU_BY_QUEUE: f64 = 0.4, Chosen, "what a standing queue adds where nothing else was tried";
     STREAMS_UNSHARED: f64 = 0.85, Chosen, "gain of several streams over their number, from which nothing they share held them back";
+    UDP_LATE_SHOWN: f64 = 0.03, Chosen, "share of UDP that neither arrived nor was lost, from which the evidence says so";
     UDP_PUSHED: f64 = 1.05, Chosen, "UDP offered over TCP's best, from which it tried to exceed it";
     UDP_LOST: Ramp = Ramp::new(0.002, 0.02), Chosen, "share of UDP lost: the excess over a rate is lost, 17% at 1.2 times";
     UDP_ALIKE: Ramp = Ramp::new(0.6, 0.85), Chosen, "UDP delivered over TCP's best: much less is a limit of UDP's own";

@@ -304,7 +304,7 @@ fn nothing_planted_nobody_accused() {
     assert_eq!(verdict.ruled_out.len(), Limit::ALL.len() - 1, "every limit says why not");
     assert!(verdict.ruled_out.iter().all(|line| !line.text.is_empty()), "{verdict:#?}");
     let [measured, lacking] = verdict.evidence.as_slice() else { panic!("{verdict:#?}") };
-    for shown in ["round trips 17.2 ms under load", "0% full", "the far end's thread ran "] {
+    for shown in ["smoothed RTT 17.2 ms under load", "0% full", "the far end's thread ran "] {
         assert!(measured.text.contains(shown), "{shown}: {verdict:#?}");
     }
     assert_eq!(lacking.text, "not measured: several streams, UDP");

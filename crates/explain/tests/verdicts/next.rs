@@ -132,6 +132,24 @@ fn a_window_that_a_slow_reader_closes_does_not_bind_next() {
 }
 
 #[test]
+fn an_experiment_that_stops_below_the_next_ceiling_shows_a_limit_without_a_name() {
+    let model = Model { near_speed_bits_per_s: Some(10e9), ..Model::default() };
+    let slow_reader = TestSpec { read_bits_per_s: Some(2e7), ..tcp() };
+    let results = model.results(&slow_reader);
+    let (verdict, reached) =
+        verdict_after(&results, &Model { capacity_bits_per_s: 1e9, ..model.clone() });
+    assert!(verdict.confirmed && reached < 1.1e9, "{verdict:#?}");
+    let next = verdict.next.expect("a limit");
+    assert_eq!(next.limit, Limit::NoneFound, "{next:?}");
+    assert!((next.bits_per_s / 1e9 - 1.0).abs() < 0.1, "{next:?}");
+    assert!(next.text.contains("although the next known ceiling, link-rate, is at 9."), "{next:?}");
+    // On a path that carries it, the line is next.
+    let (verdict, _) = verdict_after(&results, &Model { capacity_bits_per_s: 9.7e9, ..model });
+    assert!(verdict.confirmed, "{verdict:#?}");
+    assert_eq!(verdict.next.map(|next| next.limit), Some(Limit::LinkRate));
+}
+
+#[test]
 fn no_change_is_predicted_to_go_past_the_next_limit() {
     // 20 MB of send buffer are estimated to hold 12 MB, three times the window that binds.
     let model =

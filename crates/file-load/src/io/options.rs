@@ -5,7 +5,7 @@ mod validity;
 
 use crate::pattern::PatternKind;
 use crate::size::parse_size;
-use crate::words::{self, Given, OptionSpec};
+use crate::words::{self, Given, OptionSpec, WordsError};
 
 pub use validity::Warning;
 
@@ -286,7 +286,7 @@ impl CommandLine {
         if let Some(reason) = words.iter().find_map(|word| refusal(word)) {
             return Err(reason);
         }
-        for given in words::read(words, SPECS).map_err(|error| error.to_string())? {
+        for given in words::read(words, SPECS).map_err(|error| unread(&error))? {
             line.set(&mut test, &given)?;
         }
         line.tests.push(test);
@@ -427,6 +427,21 @@ fn set_flag(test: &mut IoOptions, option: &str, number: Option<i64>) -> Result<(
     Ok(())
 }
 
+/// Why words cannot be read, with today's spelling of an option that older versions of IOR had.
+fn unread(error: &WordsError) -> String {
+    let now = match error {
+        WordsError::Unknown { option } => match option.as_str() {
+            "-B" => "direct I/O is --posix.odirect",
+            "-H" | "-I" | "-J" | "-n" | "-p" | "-P" | "-S" | "-U" | "-V" => {
+                "older versions of IOR have it for their MPIIO and HDF5 back ends"
+            }
+            _ => return error.to_string(),
+        },
+        _ => return error.to_string(),
+    };
+    format!("{error}; {now}")
+}
+
 const DUAL_MOUNT: &str = "-y (dual mount points) is not taken: the mount point would follow the \
                           processor a task happens to run on; name the mount points with -o a@b";
 
@@ -435,7 +450,7 @@ fn api(name: &str) -> Result<(), String> {
     if name.eq_ignore_ascii_case("posix") {
         return Ok(());
     }
-    Err(format!("-a {name}: only the POSIX back end is taken; {name} needs a library of its own"))
+    Err(format!("-a {name}: only the POSIX back end is built in (leave out -a, or write -a POSIX)"))
 }
 
 /// Why an option of IOR is not taken, if the word is one: those of other back ends and of GPUs.

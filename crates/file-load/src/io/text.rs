@@ -44,7 +44,7 @@ impl Capacity {
     /// Hundredths of the bytes that are in use.
     #[must_use]
     pub fn used_percent(&self) -> f64 {
-        (1.0 - self.free_bytes / self.bytes) * 100.0
+        used(self.free_bytes, self.bytes)
     }
 
     /// Millions (2²⁰) of files that it can hold.
@@ -56,7 +56,7 @@ impl Capacity {
     /// Hundredths of the files that are in use.
     #[must_use]
     pub fn used_inodes_percent(&self) -> f64 {
-        (1.0 - self.free_inodes / self.inodes) * 100.0
+        used(self.free_inodes, self.inodes)
     }
 
     /// The line of IOR and mdtest.
@@ -71,6 +71,11 @@ impl Capacity {
             self.used_inodes_percent()
         )
     }
+}
+
+/// Hundredths of `whole` that are in use; 0 of a file system without room, such as `/proc`, where IOR prints NaN.
+fn used(free: f64, whole: f64) -> f64 {
+    if whole > 0.0 { (1.0 - free / whole) * 100.0 } else { 0.0 }
 }
 
 /// `name                : value`

@@ -234,7 +234,7 @@ mod tests {
         }
         let verdict = explain::explain(&read(&file));
         assert_eq!(verdict.limit.name(), "shaper", "{verdict:#?}");
-        let queue = "round trips 20.0 ms under load, 9.00 ms at the least";
+        let queue = "the stream's smoothed RTT 20.0 ms under load, lowest RTT 9.00 ms";
         assert!(verdict.summary.contains(queue), "{}", verdict.summary);
     }
 

@@ -82,13 +82,10 @@ fn caption(curves: &[Curve<'_>]) -> String {
         .iter()
         .take(2)
         .map(|curve| {
-            let shown = |percentile| {
-                curve
-                    .summary
-                    .percentile_s(percentile)
-                    .map_or_else(|| DASH.to_owned(), show::seconds)
-            };
-            format!("{}: median {}, 99% under {}", curve.label, shown(50.0), shown(99.0))
+            let shown = |percentile| curve.summary.percentile_s(percentile).map(show::seconds);
+            let median = shown(50.0).unwrap_or_else(|| DASH.to_owned());
+            let most = shown(99.0).map_or_else(String::new, |most| format!(", 99% under {most}"));
+            format!("{}: median {median}{most}", curve.label)
         })
         .collect();
     format!("{}. The last point of each line is its highest round trip.", parts.join("; "))
@@ -180,4 +177,27 @@ fn table(curves: &[Curve<'_>]) -> Table {
         table.row(cells);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use results::PercentilePoint;
+
+    use super::*;
+
+    #[test]
+    fn a_caption_leaves_out_what_too_few_round_trips_do_not_tell() {
+        let few = LatencySummary {
+            count: 20,
+            min_s: 0.01,
+            mean_s: 0.01,
+            deviation_s: 0.0,
+            max_s: 0.012,
+            percentiles: vec![PercentilePoint { percentile: 50.0, value_s: 0.01 }],
+            method: "tcp-rr".to_owned(),
+        };
+        let curve = Curve { label: "under load".to_owned(), summary: &few };
+        let told = caption(&[curve]);
+        assert!(told.starts_with("under load: median 10.0 ms. "), "{told}");
+    }
 }

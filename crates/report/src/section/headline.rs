@@ -90,6 +90,8 @@ fn beside(group: &Group<'_>, direction: Direction) -> String {
         group.estimate(|outcome| Some(direction_of(outcome, direction)?.retransmits_count? as f64));
     resent.map_or_else(String::new, |resent| match resent.median {
         0.0 => "no retransmissions".to_owned(),
+        // The middle between two counts.
+        many if many < 10.0 && many.fract() != 0.0 => format!("{many:.1} retransmitted (median)"),
         many => format!("{} retransmitted", show::count(many)),
     })
 }

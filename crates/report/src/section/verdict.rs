@@ -146,11 +146,17 @@ fn lead(verdict: &Verdict) -> String {
 /// A sentence with its first letter in upper case, unless a host's name begins it.
 fn said(digest: &Digest<'_>, text: &str) -> String {
     let hosts = [&digest.near_name, &digest.far_name];
-    if hosts.iter().any(|host| text.starts_with(host.as_str())) {
+    if hosts.iter().any(|host| begins_with_name(text, host)) {
         text.to_owned()
     } else {
         show::sentence(text)
     }
+}
+
+/// Whether the first word is a host's name: `b` begins no "bottleneck".
+fn begins_with_name(text: &str, host: &str) -> bool {
+    let rest = text.strip_prefix(host).filter(|_| !host.is_empty());
+    rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
 }
 
 fn evidence(verdict: &Verdict) -> Option<Element> {
@@ -253,14 +259,17 @@ fn advice(digest: &Digest<'_>, verdict: &Verdict) -> Option<Element> {
 
 fn next(verdict: &Verdict) -> Option<Element> {
     let next = verdict.next.as_ref()?;
+    let name = match next.limit {
+        Limit::NoneFound => "unidentified limit".to_owned(),
+        limit => show::limit(limit),
+    };
     Some(
         el("p")
             .class("next")
-            .child(el("strong").text(format!(
-                "Next ceiling: {} at {}.",
-                show::limit(next.limit),
-                show::rate(next.bits_per_s)
-            )))
+            .child(
+                el("strong")
+                    .text(format!("Next ceiling: {name} at {}.", show::rate(next.bits_per_s))),
+            )
             .text(" ")
             .text(&next.text),
     )
@@ -283,4 +292,17 @@ fn ruled_out(verdict: &Verdict) -> Option<Element> {
             .child(el("summary").text(format!("{count} other {noun}: ruled out or not measured")))
             .child(el("ul").class("evidence").children(lines)),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::begins_with_name;
+
+    #[test]
+    fn a_host_named_like_the_first_letter_begins_no_sentence() {
+        assert!(begins_with_name("b: Linux 6.18", "b"));
+        assert!(begins_with_name("node1's cores", "node1"));
+        assert!(!begins_with_name("bottleneck: the receive window", "b"));
+        assert!(!begins_with_name("bottleneck", ""));
+    }
 }

@@ -266,8 +266,12 @@ impl<'a> Reader<'a> {
         }
         if texts.len() != names.len() {
             let (count, named) = (texts.len(), names.len());
-            let reason =
-                format!("{count} addresses for {named} names; each name needs one address");
+            let reason = match named {
+                1 => format!(
+                    "{count} addresses for one name; each name needs one address, and a range of names has brackets: g[1-3]"
+                ),
+                _ => format!("{count} addresses for {named} names; each name needs one address"),
+            };
             self.wrong(addresses.span(), reason);
             return Vec::new();
         }
@@ -290,7 +294,7 @@ impl<'a> Reader<'a> {
         let prefix = network.prefix;
         if !contains(prefix, address) {
             return Err(format!(
-                "{address} of '{name}' is not on the link: the network '{}' is {prefix}",
+                "{address} of '{name}' is outside the network '{}', {prefix}",
                 network.name
             ));
         }

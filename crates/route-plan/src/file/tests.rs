@@ -47,7 +47,7 @@ fn every_mistake_is_refused_with_its_line_and_reason() {
             "has no address on the network 'storage'",
         ),
         (", storage = \"ib0\"", "", "sn[1-6]", "has no interface on the network 'storage'"),
-        ("10.10.0.[11-16]", "10.10.1.[91-96]", "10.10.0.[11-16]", "is not on the link"),
+        ("10.10.0.[11-16]", "10.10.1.[91-96]", "10.10.0.[11-16]", "is outside the network"),
         ("10.10.0.[11-16]", "10.10.0.[11-15]", "10.10.0.[11-16]", "5 addresses for 6 names"),
         (
             "10.10.0.[11-16]",

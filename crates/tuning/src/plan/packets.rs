@@ -190,7 +190,7 @@ fn offloads(seen: &Seen<'_>, plan: &mut Plan, end: End) {
         let Some(known) = known.filter(|known| !known.is_on && known.may_change) else { continue };
         let Some(told) = told else {
             plan.remarks.push(format!(
-                "{} at the {} end: {} is off, and no core is short of time; left",
+                "{} at the {} end: {} stays off, because no core is short of time",
                 nic.name,
                 name(end),
                 known.name

@@ -74,6 +74,23 @@ fn a_shaper_on_the_senders_device_is_named_with_the_commands_that_change_it() {
     assert!(plan(&document(2.8e8, |_| {})).by_hand.is_empty());
 }
 
+#[test]
+fn a_shaper_carries_no_less_than_was_measured_through_it() {
+    // tbf counts packets with 14 bytes of Ethernet, not the 38 of the wire: 1448 of 1514 bytes.
+    let results = document(2.86e8, |value| {
+        value["near"]["interface"]["qdisc"] = json!("tbf");
+        value["near"]["interface"]["qdisc_rate_bits_per_s"] = json!(3e8);
+    });
+    let target = plan(&results).target_bits_per_s.expect("the shaper is known");
+    assert!((target - 3e8 * 1448.0 / 1514.0).abs() < 1e5, "{target}");
+    // Whatever the headers are, what was measured was carried.
+    let results = document(2.9e8, |value| {
+        value["near"]["interface"]["qdisc"] = json!("tbf");
+        value["near"]["interface"]["qdisc_rate_bits_per_s"] = json!(3e8);
+    });
+    assert_eq!(plan(&results).target_bits_per_s, Some(2.9e8));
+}
+
 fn find<'a>(plan: &'a Plan, end: End, key: &str) -> Option<&'a PlannedChange> {
     plan.changes.iter().find(|change| change.end == end && change.key.to_string() == key)
 }

@@ -108,7 +108,7 @@ fn autotuning(seen: &Seen<'_>, plan: &mut Plan, rtt_s: f64, side: &Side<'_>, the
     let Some(bytes) = buffer.needed_bytes(seen.target, rtt_s, host) else { return };
     if bytes <= most {
         let remark = format!(
-            "{key} at the {} end: {} is a sixteenth of its memory; left",
+            "{key} at the {} end stays at {}: that is a sixteenth of its memory",
             name(end),
             show_byte_size(most)
         );

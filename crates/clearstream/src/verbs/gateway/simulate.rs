@@ -104,8 +104,11 @@ fn show(scale: &Scale, flows: u32, rows: &[(&str, usize, Vec<Balance>)]) -> Verb
     let mut out = crate::out::stdout();
     writeln!(
         out,
-        "{} clients x {} servers, {flows} flow(s) a pair, over {} gateways; busiest gateway over its share:",
-        scale.clients_count, scale.servers_count, scale.gateways_count
+        "{} clients x {} servers, {} a pair, over {} gateways; busiest gateway over its share:",
+        scale.clients_count,
+        scale.servers_count,
+        units::show_count_of(u64::from(flows), "flow"),
+        scale.gateways_count
     )?;
     writeln!(
         out,

@@ -123,6 +123,8 @@ fn unmapped(launcher: &str, complaint: &str) -> String {
     // Open MPI starts no more ranks than there are cores, unless it is told to.
     let way_out = if complaint.contains("slots") {
         format!("start fewer ranks, or let them share cores: {launcher} --oversubscribe …")
+    } else if complaint.contains("run as root") {
+        format!("run it as another user, or allow root: {launcher} --allow-run-as-root …")
     } else {
         "give --ranks and --hosts instead".to_owned()
     };
@@ -465,6 +467,8 @@ mod tests {
             ),
             "{told}"
         );
+        let told = unmapped("mpirun", "mpirun has detected an attempt to run as root.");
+        assert!(told.ends_with("or allow root: mpirun --allow-run-as-root …"), "{told}");
         let told = unmapped("mpirun", "");
         assert!(told.ends_with("no reason given; give --ranks and --hosts instead"), "{told}");
     }

@@ -86,6 +86,9 @@ fn not_arrived(points: &[Point]) -> Option<Estimate> {
 /// Directions that differ by less are called alike: the ranges of three repeats lie apart by chance now and then.
 const UNEVEN_RATIO: f64 = 1.15;
 
+/// The same where a direction has fewer than three repeats, whose range says little.
+const UNEVEN_RATIO_OF_FEW: f64 = 1.5;
+
 /// How the direction that is not judged differs from the judged one; `None` if it does not, by more than the noise of
 /// both.
 fn uneven(summaries: &[Summary], way: Direction) -> Option<String> {
@@ -97,7 +100,9 @@ fn uneven(summaries: &[Summary], way: Direction) -> Option<String> {
     let ((own_low, own_high), (far_low, far_high)) = (own.interval()?, far.interval()?);
     let (slow, fast) = (own.median.min(far.median), own.median.max(far.median));
     let is_apart = own_high < far_low || far_high < own_low;
-    if !is_apart || slow <= 0.0 || fast / slow < UNEVEN_RATIO {
+    let is_few = own.count.min(far.count) < 3;
+    let least = if is_few { UNEVEN_RATIO_OF_FEW } else { UNEVEN_RATIO };
+    if !is_apart || slow <= 0.0 || fast / slow < least {
         return None;
     }
     let how = if far.median < own.median { "slower" } else { "faster" };
@@ -287,6 +292,8 @@ mod tests {
             (&[940.0, 200.0, 500.0][..], &[235.0, 300.0, 250.0][..]),
             (&[940.0, 941.0], &[900.0, 901.0]),
             (&[940.0], &[235.0, 236.0]),
+            // Two values differ by a quarter often enough.
+            (&[4490.0, 4470.0, 9300.0], &[3100.0, 4100.0]),
         ] {
             assert_eq!(told(Direction::Forward, own, other), None);
         }

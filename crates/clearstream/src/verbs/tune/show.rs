@@ -38,7 +38,7 @@ pub(super) fn plan(plan: &Plan, results: &Results) -> String {
         writeln!(out).ok();
     }
     for remark in &plan.remarks {
-        wrapped(&mut out, "Left     ", remark).ok();
+        wrapped(&mut out, "Kept     ", remark).ok();
     }
     out
 }

@@ -180,7 +180,14 @@ pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
         writeln!(out)?;
     } else {
         if outcomes.is_empty() {
-            writeln!(out, "Nothing to revert.")?;
+            match &args.far {
+                None => {
+                    writeln!(out, "Nothing to revert on this host; `--far HOST` reverts another.")?
+                }
+                Some(host) => {
+                    writeln!(out, "Nothing to revert on {host} for this client.")?;
+                }
+            }
         }
         for outcome in &outcomes {
             writeln!(out, "{}", show::reverted(outcome))?;

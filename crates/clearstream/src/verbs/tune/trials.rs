@@ -332,19 +332,27 @@ fn judge(before: &Estimate, after: &Estimate, predicted: Option<f64>) -> (bool, 
     let gain = after.median / before.median.max(f64::MIN_POSITIVE);
     let helped = after.low > before.high && gain >= GAIN_MIN;
     let figures = format!(
-        "{} -> {} ({:+.0}%)",
+        "{} -> {} ({})",
         show_bit_rate(before.median),
         show_bit_rate(after.median),
-        (gain - 1.0) * 100.0
+        signed_percent(gain - 1.0)
     );
     if !helped {
         return (false, format!("{figures}: not beyond the noise; reverted"));
     }
     let beside = predicted.map_or_else(String::new, |predicted| {
-        let off = (after.median / predicted - 1.0) * 100.0;
-        format!("; predicted {} ({off:+.0}%)", show_bit_rate(predicted))
+        let off = signed_percent(after.median / predicted - 1.0);
+        format!("; predicted {} ({off})", show_bit_rate(predicted))
     });
     (true, format!("{figures}{beside}; kept"))
+}
+
+/// A relative difference in whole percent; less than half a percent has no sign: `0%`, not `-0%`.
+fn signed_percent(share: f64) -> String {
+    match (share * 100.0).round() {
+        0.0 => "0%".to_owned(),
+        percent => format!("{percent:+.0}%"),
+    }
 }
 
 fn by_hand(change: &PlannedChange, why: &str) -> AppliedChange {
@@ -399,6 +407,12 @@ mod tests {
     use tuning::plan::Risk;
 
     use super::*;
+
+    #[test]
+    fn less_than_half_a_percent_has_no_sign() {
+        let shown = [-0.001, 0.004, -0.02, 0.126].map(signed_percent);
+        assert_eq!(shown, ["0%", "0%", "-2%", "+13%"]);
+    }
 
     #[test]
     fn a_change_that_was_in_force_is_recorded_and_not_tried() {

@@ -104,3 +104,11 @@ fn numbers_are_those_of_c() {
     assert_eq!(removal.len(), row(&case().0, &measured()).len());
     assert!(removal.ends_with("-          0.500000   3   \n"), "{removal}");
 }
+
+#[test]
+fn a_file_system_without_room_is_not_used_by_a_share_that_is_no_number() {
+    let line = Capacity::default().line();
+    assert!(line.ends_with("Used FS: 0.0%   Inodes: 0.0 Mi   Used Inodes: 0.0%"), "{line}");
+    let half = Capacity { bytes: 8.0, free_bytes: 4.0, inodes: 2.0, free_inodes: 2.0 };
+    assert!(half.line().contains("Used FS: 50.0% "), "{}", half.line());
+}

@@ -61,11 +61,11 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     };
     let chance = chance_of_being_better(&beside, &beyond, true);
     let judged = format!(
-        "{} on cores beside the card, {} on the others ({:+.0}%, by chance {:.1}%)",
+        "{} on cores beside the card, {} on the others ({:+.0}%, p = {:.3})",
         show_bit_rate(fast),
         show_bit_rate(slow),
         (fast / slow - 1.0) * 100.0,
-        chance * 100.0
+        chance
     );
     let holds = Some(chance <= CHANCE_MAX);
     (figures, LawCheck { law: LAW.to_owned(), holds, judged })

@@ -194,7 +194,7 @@ impl fmt::Display for Pair {
             return write!(out, "{names:<16} not measured");
         };
         let (first, second) = (share.median * 100.0, 100.0 - share.median * 100.0);
-        let shares = format!("{first:.0} : {second:.0} %");
+        let shares = format!("{first:.0}% : {second:.0}%");
         let index = jain.text(|value| format!("{value:.2}"));
         let together = units::show_bit_rate(together.median);
         write!(out, "{names:<16} {shares:<15} {index:<26} {together}")
