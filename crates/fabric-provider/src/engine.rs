@@ -142,8 +142,7 @@ impl Engine {
             copy_bytes_max: opening.copy_bytes_max,
             tells_peers: true,
         };
-        let binding =
-            Binding { send_queue: Some(0), receive_queue: Some(0), ..Binding::default() };
+        let binding = Binding { send_queue: Some(0), receive_queue: Some(0), ..Binding::default() };
         let mut endpoint = Endpoint::open_at(binding, PEERS_COUNT, &site)?;
         endpoint.is_enabled = true;
         let queues = vec![Some(Queue::new(size_of::<abi::CqEntry>()))];
@@ -243,8 +242,7 @@ impl Engine {
 
     /// The next note of a peer: who sent it, its bits and its data.
     pub fn next_note(&mut self) -> Option<(PeerId, u64, u64)> {
-        let arrived =
-            self.endpoint.take_envelope(Channel::Plain, &mut queues(&mut self.queues))?;
+        let arrived = self.endpoint.take_envelope(Channel::Plain, &mut queues(&mut self.queues))?;
         Some((arrived.source, arrived.match_bits, arrived.data.unwrap_or(0)))
     }
 

@@ -83,7 +83,9 @@ fn first_port() -> u16 {
         let port = text.to_str().and_then(|text| text.parse().ok());
         let most = u16::MAX - (ENDPOINTS_MAX - 1) as u16;
         port.filter(|port| (1..=most).contains(port)).unwrap_or_else(|| {
-            complain(&format!("{PORT_VARIABLE}: it is no port from 1 to {most}; {FIRST_PORT} is used"));
+            complain(&format!(
+                "{PORT_VARIABLE}: it is no port from 1 to {most}; {FIRST_PORT} is used"
+            ));
             FIRST_PORT
         })
     })

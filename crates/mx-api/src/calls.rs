@@ -14,11 +14,7 @@ use crate::failing::{self, Code, StatusCode, answer};
 use crate::{boards, registry};
 
 /// What `body` does with the endpoint of a handle, as the call of this name.
-fn on(
-    call: &CStr,
-    handle: *mut c_void,
-    body: impl FnOnce(&Endpoint) -> Result<(), Code>,
-) -> c_int {
+fn on(call: &CStr, handle: *mut c_void, body: impl FnOnce(&Endpoint) -> Result<(), Code>) -> c_int {
     let endpoint = registry::endpoint(handle);
     let handler = endpoint.as_ref().ok().and_then(|endpoint| endpoint.own.handler);
     answer(call, handler, || body(&*endpoint?))

@@ -32,7 +32,8 @@ fn bits(kind: u64, number: u32) -> u64 {
 /// What a note is; none where it is none of these.
 fn parse(bits: u64) -> Option<(u64, u32)> {
     let (kind, number) = (bits >> KIND_SHIFT, bits as u32);
-    ((kind == QUESTION || kind == ANSWER) && bits == self::bits(kind, number)).then_some((kind, number))
+    ((kind == QUESTION || kind == ANSWER) && bits == self::bits(kind, number))
+        .then_some((kind, number))
 }
 
 impl State {

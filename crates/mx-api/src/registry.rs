@@ -55,7 +55,9 @@ pub(crate) fn check() -> Result<(), Code> {
 }
 
 /// Enters the endpoint that `open` returns for its place. Its handle.
-pub(crate) fn enter(open: impl FnOnce(usize) -> Result<Endpoint, Code>) -> Result<*mut c_void, Code> {
+pub(crate) fn enter(
+    open: impl FnOnce(usize) -> Result<Endpoint, Code>,
+) -> Result<*mut c_void, Code> {
     let mut registry = write();
     if !registry.is_initialized {
         return Err(Code::NotInitialized);

@@ -406,6 +406,17 @@ static void alone(void)
     finish();
 }
 
+/* Without the secret of the job no question arrives. */
+static void stranger(const char *host)
+{
+    mx_endpoint_addr_t to;
+    uint64_t nic_id;
+    open_endpoint(MX_ANY_ENDPOINT);
+    must("mx_hostname_to_nic_id", mx_hostname_to_nic_id((char *)host, &nic_id));
+    expect("mx_connect without the secret", mx_connect(endpoint, nic_id, ID, FILTER, 1500, &to), MX_TIMEOUT);
+    finish();
+}
+
 int main(int argc, char **argv)
 {
     const char *role = argc > 1 ? argv[1] : "";
@@ -414,6 +425,7 @@ int main(int argc, char **argv)
     else if (strcmp(role, "ping") == 0) ping(host);
     else if (strcmp(role, "alone") == 0) alone();
     else if (strcmp(role, "outlive") == 0) outlive(host);
+    else if (strcmp(role, "stranger") == 0) stranger(host);
     else if (strcmp(role, "receive") == 0) receive_for_ever();
     else return 2;
     return 0;

@@ -94,7 +94,8 @@ impl Endpoint {
 
     /// Whether packets to a peer go through memory that both share.
     pub(crate) fn is_local(&self, peer: PeerId) -> bool {
-        self.peer_address(peer).is_some_and(|address| self.local.way(Some(peer), &address).is_some())
+        self.peer_address(peer)
+            .is_some_and(|address| self.local.way(Some(peer), &address).is_some())
     }
 
     /// Counts since the endpoint was opened.

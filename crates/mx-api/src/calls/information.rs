@@ -132,7 +132,9 @@ fn collect(endpoint: *mut c_void, key: c_int, board: Option<u32>) -> Result<Vec<
         info::MAX_NATIVE_ENDPOINTS => number(boards::ENDPOINTS_MAX),
         info::NATIVE_REQUESTS => number(REQUESTS_MAX),
         info::COUNTERS_COUNT => number(COUNTERS.len() as u32),
-        info::COUNTERS_LABELS => Ok(COUNTERS.iter().flat_map(|name| text::<TEXT_BYTES>(name)).collect()),
+        info::COUNTERS_LABELS => {
+            Ok(COUNTERS.iter().flat_map(|name| text::<TEXT_BYTES>(name)).collect())
+        }
         info::COUNTERS_VALUES => counters(endpoint),
         info::PIO_SEND_MAX | info::COPY_SEND_MAX => number(COPY_BYTES_MAX),
         info::PRODUCT_CODE
