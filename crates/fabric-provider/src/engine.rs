@@ -287,9 +287,13 @@ impl Engine {
         self.endpoint.matching(Channel::Tagged, match_bits, ignore_bits)
     }
 
-    /// The next message that no receive has matched, once, in the order of arrival, with its bytes where they are here.
-    pub fn next_unmatched(&mut self) -> Option<(UnexpectedId, Arrived, Option<Vec<u8>>)> {
-        self.endpoint.next_unmatched(Channel::Tagged)
+    /// The next message that no receive has matched, once, in the order of arrival, with its bytes where they are here
+    /// and no more than `bytes_max`.
+    pub fn next_unmatched(
+        &mut self,
+        bytes_max: usize,
+    ) -> Option<(UnexpectedId, Arrived, Option<Vec<u8>>)> {
+        self.endpoint.next_unmatched(Channel::Tagged, bytes_max)
     }
 
     /// Takes such a message and throws it away, if nothing has taken it.

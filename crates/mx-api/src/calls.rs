@@ -1,10 +1,11 @@
-//! The functions of `myriexpress.h` and `mx_extensions.h`, by what they are about. Pointers for results that are null are
+//! The functions of `myriexpress.h`, `mx_extensions.h` and `open-mx.h`, by what they are about. Pointers for results that are null are
 //! passed over where MX has a result beside the returned code.
 
 mod completion;
 mod endpoints;
 mod information;
 mod messages;
+mod open_mx;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -16,7 +17,7 @@ use crate::{boards, registry};
 /// What `body` does with the endpoint of a handle, as the call of this name.
 fn on(call: &CStr, handle: *mut c_void, body: impl FnOnce(&Endpoint) -> Result<(), Code>) -> c_int {
     let endpoint = registry::endpoint(handle);
-    let handler = endpoint.as_ref().ok().and_then(|endpoint| endpoint.own.handler);
+    let handler = endpoint.as_ref().ok().and_then(|endpoint| endpoint.handler());
     answer(call, handler, || body(&*endpoint?))
 }
 

@@ -4,7 +4,7 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Instant;
 
@@ -22,13 +22,15 @@ use crate::requests::{Ended, Kind, Request, Requests};
 /// Sends up to this length complete at once: MX's eager messages, which a program may send without the receiver's help.
 pub(crate) const COPY_BYTES_MAX: u32 = 32 * 1024;
 
+/// The handler of unexpected messages is given the bytes of messages up to this length, as Open-MX has it.
+const SHOWN_BYTES_MAX: usize = 4096;
+
 /// What the program says when it opens an endpoint, and its number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Own {
     /// Its place in the registry.
     pub(crate) index: usize,
     pub(crate) filter: u32,
-    pub(crate) handler: ErrorHandler,
     /// The bits of a context id; receives compare all of them.
     pub(crate) context_mask: u64,
 }
@@ -70,6 +72,8 @@ pub(crate) struct State {
 pub(crate) struct Endpoint {
     pub(crate) own: Own,
     pub(crate) board: u32,
+    /// Of errors; none: the program's.
+    handler: Mutex<ErrorHandler>,
     state: Mutex<Option<State>>,
     /// How often sleepers were woken.
     pub(crate) wakeups_count: AtomicU32,
@@ -100,7 +104,13 @@ impl std::ops::DerefMut for Locked<'_> {
 
 impl Endpoint {
     /// Opens endpoint `id` of a board, or with [`abi::ANY`] the first free one.
-    pub(crate) fn open(own: Own, number: u32, board: &Board, id: u32) -> Result<Self, Code> {
+    pub(crate) fn open(
+        own: Own,
+        handler: ErrorHandler,
+        number: u32,
+        board: &Board,
+        id: u32,
+    ) -> Result<Self, Code> {
         let ids = if id == abi::ANY { 0..boards::ENDPOINTS_MAX } else { id..id + 1 };
         for id in ids.clone() {
             let opening = Opening {
@@ -131,11 +141,23 @@ impl Endpoint {
             return Ok(Self {
                 own,
                 board: number,
+                handler: Mutex::new(handler),
                 state: Mutex::new(Some(state)),
                 wakeups_count: AtomicU32::new(0),
             });
         }
         Err(Code::Busy)
+    }
+
+    /// Its handler of errors.
+    pub(crate) fn handler(&self) -> ErrorHandler {
+        *self.handler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets it; returns the one before.
+    pub(crate) fn set_handler(&self, handler: ErrorHandler) -> ErrorHandler {
+        let mut current = self.handler.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut current, handler)
     }
 
     /// # Errors
@@ -214,7 +236,7 @@ impl State {
     /// The next message that no receive has matched, while there is a handler that does not run.
     fn next_shown(&mut self) -> Option<(Handler, Shown)> {
         let handler = self.handler.filter(|_| self.in_handler.is_none())?;
-        let (id, arrived, bytes) = self.engine.next_unmatched()?;
+        let (id, arrived, bytes) = self.engine.next_unmatched(SHOWN_BYTES_MAX)?;
         self.in_handler = Some(std::thread::current().id());
         let shown = Shown {
             id,

@@ -188,6 +188,14 @@ static MX_ERRORS_ARE_FATAL: ErrorHandler = Some(fail);
 #[unsafe(no_mangle)]
 static MX_ERRORS_RETURN: ErrorHandler = Some(pass);
 
+/// Open-MX's names for the same.
+#[unsafe(no_mangle)]
+static OMX_ERRORS_ARE_FATAL: ErrorHandler = Some(fail);
+
+/// Open-MX's name for [`MX_ERRORS_RETURN`].
+#[unsafe(no_mangle)]
+static OMX_ERRORS_RETURN: ErrorHandler = Some(pass);
+
 unsafe extern "C" fn fail(call: *mut c_char, code: c_int) -> c_int {
     // SAFETY: error handlers are given a string.
     let call = unsafe { CStr::from_ptr(call) }.to_string_lossy();

@@ -8,13 +8,15 @@ use crate::abi;
 use crate::buffers::Lent;
 
 impl Endpoint {
-    /// The next message that was not returned before, with its bytes where they are here.
+    /// The next message that was not returned before, with its bytes where they are here and no more than this.
     pub(crate) fn next_unmatched(
         &mut self,
         channel: Channel,
+        bytes_max: usize,
     ) -> Option<(UnexpectedId, Arrived, Option<Vec<u8>>)> {
         let (id, arrived) = self.machine.poll_unexpected(channel)?;
-        let bytes = self.machine.unexpected_bytes(id).map(<[u8]>::to_vec);
+        let bytes = self.machine.unexpected_bytes(id).filter(|bytes| bytes.len() <= bytes_max);
+        let bytes = bytes.map(<[u8]>::to_vec);
         Some((id, arrived, bytes))
     }
 

@@ -28,13 +28,15 @@ impl Machine {
         self.peers[source as usize].inn.target != Target::Unexpected(index)
     }
 
-    /// The bytes of such a message; none where they are still at the sender, or something has taken the message.
+    /// The bytes of such a message; none where they are still at the sender, the sender waits for the match, or something
+    /// has taken the message.
     #[must_use]
     pub fn unexpected_bytes(&self, id: UnexpectedId) -> Option<&[u8]> {
         let index = self.matcher.unexpected.find(id.0)?;
-        match &self.matcher.unexpected[index].body {
-            Body::Eager(bytes) => Some(bytes),
-            Body::Announced => None,
+        let unexpected = &self.matcher.unexpected[index];
+        match &unexpected.body {
+            Body::Eager(bytes) if unexpected.handle.is_none() => Some(bytes),
+            Body::Eager(_) | Body::Announced => None,
         }
     }
 

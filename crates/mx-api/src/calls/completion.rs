@@ -67,7 +67,7 @@ fn probe(state: &State, match_info: u64, match_mask: u64) -> Option<Status> {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_test(
+pub(super) unsafe extern "C" fn mx_test(
     endpoint: *mut c_void,
     request: *mut *mut c_void,
     status: *mut Status,
@@ -84,7 +84,7 @@ unsafe extern "C" fn mx_test(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_wait(
+pub(super) unsafe extern "C" fn mx_wait(
     endpoint: *mut c_void,
     request: *mut *mut c_void,
     timeout_ms: u32,
@@ -102,7 +102,7 @@ unsafe extern "C" fn mx_wait(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_test_any(
+pub(super) unsafe extern "C" fn mx_test_any(
     endpoint: *mut c_void,
     match_info: u64,
     match_mask: u64,
@@ -119,7 +119,7 @@ unsafe extern "C" fn mx_test_any(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_wait_any(
+pub(super) unsafe extern "C" fn mx_wait_any(
     endpoint: *mut c_void,
     timeout_ms: u32,
     match_info: u64,
@@ -144,7 +144,7 @@ fn first(endpoint: &Endpoint, state: &mut State) -> Option<*mut c_void> {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_ipeek(
+pub(super) unsafe extern "C" fn mx_ipeek(
     endpoint: *mut c_void,
     request: *mut *mut c_void,
     result: *mut u32,
@@ -158,7 +158,7 @@ unsafe extern "C" fn mx_ipeek(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_peek(
+pub(super) unsafe extern "C" fn mx_peek(
     endpoint: *mut c_void,
     timeout_ms: u32,
     request: *mut *mut c_void,
@@ -173,7 +173,7 @@ unsafe extern "C" fn mx_peek(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_iprobe(
+pub(super) unsafe extern "C" fn mx_iprobe(
     endpoint: *mut c_void,
     match_info: u64,
     match_mask: u64,
@@ -190,7 +190,7 @@ unsafe extern "C" fn mx_iprobe(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_probe(
+pub(super) unsafe extern "C" fn mx_probe(
     endpoint: *mut c_void,
     timeout_ms: u32,
     match_info: u64,
@@ -209,6 +209,6 @@ unsafe extern "C" fn mx_probe(
 
 /// Takes in what came and sends what is due.
 #[unsafe(no_mangle)]
-extern "C" fn mx_progress(endpoint: *mut c_void) -> c_int {
+pub(super) extern "C" fn mx_progress(endpoint: *mut c_void) -> c_int {
     on(c"mx_progress", endpoint, |endpoint| endpoint.advance().map(drop))
 }

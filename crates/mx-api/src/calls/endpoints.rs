@@ -53,7 +53,7 @@ unsafe fn read_parameters(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_open_endpoint(
+pub(super) unsafe extern "C" fn mx_open_endpoint(
     board: u32,
     endpoint_id: u32,
     filter: u32,
@@ -71,8 +71,8 @@ unsafe extern "C" fn mx_open_endpoint(
         let number = if board == abi::ANY { 0 } else { board };
         let board = boards::all().get(number as usize).ok_or(Code::BoardUnknown)?;
         let handle = registry::enter(|index| {
-            let own = Own { index, filter, handler, context_mask };
-            Endpoint::open(own, number, board, endpoint_id)
+            let own = Own { index, filter, context_mask };
+            Endpoint::open(own, handler, number, board, endpoint_id)
         })?;
         // SAFETY: C's place for the endpoint.
         unsafe { store(endpoint, handle) };
@@ -82,7 +82,7 @@ unsafe extern "C" fn mx_open_endpoint(
 
 /// What was sent is delivered first, as far as the peers answer within 5 s.
 #[unsafe(no_mangle)]
-extern "C" fn mx_close_endpoint(endpoint: *mut c_void) -> c_int {
+pub(super) extern "C" fn mx_close_endpoint(endpoint: *mut c_void) -> c_int {
     on(c"mx_close_endpoint", endpoint, |endpoint| {
         let closed = endpoint.close();
         if closed != Err(Code::CloseInHandler) {
@@ -94,7 +94,7 @@ extern "C" fn mx_close_endpoint(endpoint: *mut c_void) -> c_int {
 
 /// Whoever waits at the endpoint returns without a result.
 #[unsafe(no_mangle)]
-extern "C" fn mx_wakeup(endpoint: *mut c_void) -> c_int {
+pub(super) extern "C" fn mx_wakeup(endpoint: *mut c_void) -> c_int {
     on(c"mx_wakeup", endpoint, |endpoint| {
         endpoint.wakeups_count.fetch_add(1, Ordering::Release);
         Ok(())
@@ -103,7 +103,7 @@ extern "C" fn mx_wakeup(endpoint: *mut c_void) -> c_int {
 
 /// From now on calls make no progress.
 #[unsafe(no_mangle)]
-extern "C" fn mx_disable_progression(endpoint: *mut c_void) -> c_int {
+pub(super) extern "C" fn mx_disable_progression(endpoint: *mut c_void) -> c_int {
     on(c"mx_disable_progression", endpoint, |endpoint| {
         endpoint.lock()?.is_stopped = true;
         Ok(())
@@ -112,7 +112,7 @@ extern "C" fn mx_disable_progression(endpoint: *mut c_void) -> c_int {
 
 /// Ends [`mx_disable_progression`].
 #[unsafe(no_mangle)]
-extern "C" fn mx_reenable_progression(endpoint: *mut c_void) -> c_int {
+pub(super) extern "C" fn mx_reenable_progression(endpoint: *mut c_void) -> c_int {
     on(c"mx_reenable_progression", endpoint, |endpoint| {
         endpoint.lock()?.is_stopped = false;
         Ok(())
@@ -121,7 +121,7 @@ extern "C" fn mx_reenable_progression(endpoint: *mut c_void) -> c_int {
 
 /// `handler` is shown each message that no receive has matched when it comes, once; a null pointer ends that.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_register_unexp_handler(
+pub(super) unsafe extern "C" fn mx_register_unexp_handler(
     endpoint: *mut c_void,
     handler: Option<UnexpectedHandler>,
     context: *mut c_void,
@@ -158,7 +158,7 @@ fn begin(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_connect(
+pub(super) unsafe extern "C" fn mx_connect(
     endpoint: *mut c_void,
     nic_id: u64,
     endpoint_id: u32,
@@ -184,7 +184,7 @@ unsafe extern "C" fn mx_connect(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_iconnect(
+pub(super) unsafe extern "C" fn mx_iconnect(
     endpoint: *mut c_void,
     nic_id: u64,
     endpoint_id: u32,
@@ -204,12 +204,12 @@ unsafe extern "C" fn mx_iconnect(
 
 /// Sessions end when an endpoint closes, or by silence: nothing is left to do.
 #[unsafe(no_mangle)]
-extern "C" fn mx_disconnect(endpoint: *mut c_void, address: EndpointAddress) -> c_int {
+pub(super) extern "C" fn mx_disconnect(endpoint: *mut c_void, address: EndpointAddress) -> c_int {
     on(c"mx_disconnect", endpoint, |endpoint| endpoint.lock()?.peer_at(&address).map(drop))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_get_endpoint_addr(
+pub(super) unsafe extern "C" fn mx_get_endpoint_addr(
     endpoint: *mut c_void,
     address: *mut EndpointAddress,
 ) -> c_int {
@@ -225,7 +225,7 @@ unsafe extern "C" fn mx_get_endpoint_addr(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_decompose_endpoint_addr(
+pub(super) unsafe extern "C" fn mx_decompose_endpoint_addr(
     address: EndpointAddress,
     nic_id: *mut u64,
     endpoint_id: *mut u32,
@@ -239,7 +239,7 @@ unsafe extern "C" fn mx_decompose_endpoint_addr(
 
 /// As [`mx_decompose_endpoint_addr`], with a number that two addresses of one peer share.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_decompose_endpoint_addr2(
+pub(super) unsafe extern "C" fn mx_decompose_endpoint_addr2(
     address: EndpointAddress,
     nic_id: *mut u64,
     endpoint_id: *mut u32,
@@ -262,7 +262,7 @@ fn on_context(address: EndpointAddress, body: impl FnOnce(&mut usize)) -> Result
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn mx_set_endpoint_addr_context(
+pub(super) extern "C" fn mx_set_endpoint_addr_context(
     address: EndpointAddress,
     context: *mut c_void,
 ) -> c_int {
@@ -273,7 +273,7 @@ extern "C" fn mx_set_endpoint_addr_context(
 
 /// A null pointer where none was set.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_get_endpoint_addr_context(
+pub(super) unsafe extern "C" fn mx_get_endpoint_addr_context(
     address: EndpointAddress,
     context: *mut *mut c_void,
 ) -> c_int {

@@ -25,7 +25,7 @@ const REQUESTS_MAX: u32 = 1 << 20;
 const PRODUCT: &str = "ClearStream";
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_board_number_to_nic_id(board: u32, nic_id: *mut u64) -> c_int {
+pub(super) unsafe extern "C" fn mx_board_number_to_nic_id(board: u32, nic_id: *mut u64) -> c_int {
     answer(c"mx_board_number_to_nic_id", None, || {
         registry::check()?;
         let board = boards::all().get(board as usize).ok_or(Code::BoardUnknown)?;
@@ -36,7 +36,7 @@ unsafe extern "C" fn mx_board_number_to_nic_id(board: u32, nic_id: *mut u64) -> 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_nic_id_to_board_number(nic_id: u64, board: *mut u32) -> c_int {
+pub(super) unsafe extern "C" fn mx_nic_id_to_board_number(nic_id: u64, board: *mut u32) -> c_int {
     answer(c"mx_nic_id_to_board_number", None, || {
         registry::check()?;
         let found = boards::all().iter().position(|board| board.nic_id() == nic_id);
@@ -48,7 +48,10 @@ unsafe extern "C" fn mx_nic_id_to_board_number(nic_id: u64, board: *mut u32) -> 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_hostname_to_nic_id(hostname: *mut c_char, nic_id: *mut u64) -> c_int {
+pub(super) unsafe extern "C" fn mx_hostname_to_nic_id(
+    hostname: *mut c_char,
+    nic_id: *mut u64,
+) -> c_int {
     answer(c"mx_hostname_to_nic_id", None, || {
         registry::check()?;
         if hostname.is_null() || nic_id.is_null() {
@@ -66,7 +69,7 @@ unsafe extern "C" fn mx_hostname_to_nic_id(hostname: *mut c_char, nic_id: *mut u
 
 /// `hostname` has room for `MX_MAX_HOSTNAME_LEN` bytes.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_nic_id_to_hostname(nic_id: u64, hostname: *mut c_char) -> c_int {
+pub(super) unsafe extern "C" fn mx_nic_id_to_hostname(nic_id: u64, hostname: *mut c_char) -> c_int {
     answer(c"mx_nic_id_to_hostname", None, || {
         registry::check()?;
         if hostname.is_null() {
@@ -92,7 +95,7 @@ fn text<const N: usize>(text: &str) -> [u8; N] {
 /// Keys that are about a board take its number in `given`. Without it they are about the endpoint's board, and without
 /// an endpoint about board 0.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_get_info(
+pub(super) unsafe extern "C" fn mx_get_info(
     endpoint: *mut c_void,
     key: c_int,
     given: *mut c_void,
@@ -106,16 +109,64 @@ unsafe extern "C" fn mx_get_info(
         // SAFETY: C's number, where it says that there is one.
         let board = unsafe { fetch(given.cast::<u32>()) }.filter(|_| has_board);
         let bytes = collect(endpoint, key, board)?;
-        if out.is_null() {
-            return Err(Code::BadInfoValue);
-        }
-        if bytes.len() > out_bytes as usize {
-            return Err(Code::BadInfoLength);
-        }
-        // SAFETY: C's room, which is large enough.
-        unsafe { out.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        Ok(())
+        // SAFETY: C's room.
+        unsafe { copy_out(&bytes, out, out_bytes) }
     })
+}
+
+/// Copies information to C.
+///
+/// # Safety
+/// `out` is null or has room for `out_bytes`.
+pub(super) unsafe fn copy_out(bytes: &[u8], out: *mut c_void, out_bytes: u32) -> Result<(), Code> {
+    if out.is_null() {
+        return Err(Code::BadInfoValue);
+    }
+    if bytes.len() > out_bytes as usize {
+        return Err(Code::BadInfoLength);
+    }
+    // SAFETY: the caller's promise; the room is large enough.
+    unsafe { out.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    Ok(())
+}
+
+/// The information of a key of Open-MX's `omx_get_info`, in the order of its numbers.
+pub(super) fn of_open_mx(
+    endpoint: *mut c_void,
+    key: c_int,
+    given: Option<u32>,
+) -> Result<Vec<u8>, Code> {
+    const KEYS: [c_int; 4] =
+        [info::NIC_COUNT, info::MAX_NATIVE_ENDPOINTS, info::NIC_COUNT, info::NIC_IDS];
+    match key {
+        0..=3 => collect(endpoint, KEYS[key as usize], None),
+        4 => {
+            let own = registry::endpoint(endpoint).map_or(0, |endpoint| endpoint.board);
+            let board =
+                boards::all().get(given.unwrap_or(own) as usize).ok_or(Code::BoardUnknown)?;
+            let host = boards::host_of(board.nic_id()).ok_or(Code::BoardUnknown)?;
+            Ok(terminated(&host))
+        }
+        5 => {
+            let own = registry::endpoint(endpoint).map_or(0, |endpoint| endpoint.board);
+            let board =
+                boards::all().get(given.unwrap_or(own) as usize).ok_or(Code::BoardUnknown)?;
+            Ok(terminated(&board.interface))
+        }
+        6 => of_board(endpoint, info::NUMA_NODE, given),
+        7 => collect(endpoint, info::COUNTERS_COUNT, None),
+        8 => counters(endpoint),
+        9 => {
+            let label = COUNTERS.get(given.unwrap_or(0) as usize).ok_or(Code::BadInfoValue)?;
+            Ok(terminated(label))
+        }
+        _ => Err(Code::BadInfoKey),
+    }
+}
+
+/// A text with its final 0.
+fn terminated(text: &str) -> Vec<u8> {
+    [text.as_bytes(), &[0]].concat()
 }
 
 /// The information of a key.

@@ -7,7 +7,7 @@ use clearstream_fi::engine::SendMode;
 
 use super::{fetch, number_of, on, store};
 use crate::abi::{EndpointAddress, SEGMENTS_MAX, Segment};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, State};
 use crate::failing::{Code, StatusCode, answer};
 use crate::registry;
 use crate::requests::{Kind, Request};
@@ -41,7 +41,7 @@ unsafe fn pieces(segments: *const Segment, count: u32) -> Result<(Vec<libc::iove
     }
 }
 
-/// A message that leaves.
+/// A message to send.
 struct Out {
     segments: *const Segment,
     count: u32,
@@ -65,12 +65,24 @@ unsafe fn send(endpoint: &Endpoint, out: &Out, request: *mut *mut c_void) -> Res
     // SAFETY: the caller's promise.
     let number = unsafe { state.send(&pieces, out.mode, new) }?;
     // SAFETY: C's place for the request.
-    unsafe { store(request, registry::request_handle(endpoint.own.index, number)) };
+    unsafe { give(endpoint, &mut state, number, request) };
     Ok(())
 }
 
+/// Stores a request for C; without a place for it the request is forgotten.
+///
+/// # Safety
+/// `place` is null or may be written.
+unsafe fn give(endpoint: &Endpoint, state: &mut State, number: u64, place: *mut *mut c_void) {
+    if place.is_null() {
+        state.requests.forget(number);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { store(place, registry::request_handle(endpoint.own.index, number)) };
+}
+
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_isend(
+pub(super) unsafe extern "C" fn mx_isend(
     endpoint: *mut c_void,
     segments: *mut Segment,
     count: u32,
@@ -85,7 +97,7 @@ unsafe extern "C" fn mx_isend(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_issend(
+pub(super) unsafe extern "C" fn mx_issend(
     endpoint: *mut c_void,
     segments: *mut Segment,
     count: u32,
@@ -100,7 +112,7 @@ unsafe extern "C" fn mx_issend(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_irecv(
+pub(super) unsafe extern "C" fn mx_irecv(
     endpoint: *mut c_void,
     segments: *mut Segment,
     count: u32,
@@ -123,14 +135,14 @@ unsafe extern "C" fn mx_irecv(
         // SAFETY: the memory of the segments is the library's until the request has ended.
         let number = unsafe { state.receive(&pieces, match_mask, new) }?;
         // SAFETY: C's place for the request.
-        unsafe { store(request, registry::request_handle(endpoint.own.index, number)) };
+        unsafe { give(endpoint, &mut state, number, request) };
         Ok(())
     })
 }
 
 /// A cancelled request is gone.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_cancel(
+pub(super) unsafe extern "C" fn mx_cancel(
     endpoint: *mut c_void,
     request: *mut *mut c_void,
     result: *mut u32,
@@ -156,7 +168,10 @@ unsafe extern "C" fn mx_cancel(
 
 /// The request is gone once it ends, and nobody is told how.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_forget(endpoint: *mut c_void, request: *mut *mut c_void) -> c_int {
+pub(super) unsafe extern "C" fn mx_forget(
+    endpoint: *mut c_void,
+    request: *mut *mut c_void,
+) -> c_int {
     on(c"mx_forget", endpoint, |endpoint| {
         // SAFETY: C's place of a request.
         let handle = unsafe { fetch(request) }.ok_or(Code::BadRequest)?;
@@ -168,7 +183,7 @@ unsafe extern "C" fn mx_forget(endpoint: *mut c_void, request: *mut *mut c_void)
 /// Whether the memory of a request may be used again: with this library, once the request has ended. Sends of up to
 /// 32 KiB end at once.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_ibuffered(
+pub(super) unsafe extern "C" fn mx_ibuffered(
     endpoint: *mut c_void,
     request: *mut *mut c_void,
     result: *mut u32,
@@ -187,7 +202,10 @@ unsafe extern "C" fn mx_ibuffered(
 
 /// The pointer that the program gave with a request.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mx_context(request: *mut *mut c_void, context: *mut *mut c_void) -> c_int {
+pub(super) unsafe extern "C" fn mx_context(
+    request: *mut *mut c_void,
+    context: *mut *mut c_void,
+) -> c_int {
     answer(c"mx_context", None, || {
         // SAFETY: C's place of a request.
         let handle = unsafe { fetch(request) }.ok_or(Code::BadRequest)?;
@@ -204,7 +222,7 @@ unsafe extern "C" fn mx_context(request: *mut *mut c_void, context: *mut *mut c_
 /// A receive that no message has matched, or a connect that nobody has answered, ends after so many milliseconds with
 /// `MX_STATUS_TIMEOUT`; 0: never. Sends end by themselves when their peer fails.
 #[unsafe(no_mangle)]
-extern "C" fn mx_set_request_timeout(
+pub(super) extern "C" fn mx_set_request_timeout(
     endpoint: *mut c_void,
     request: *mut c_void,
     milliseconds: u32,
