@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 pub use messaging::{
     Address, Arrived, Channel, Counters, Failure, PeerId, SendMode, UnexpectedId, derived_key,
@@ -320,6 +321,19 @@ impl Engine {
             received_bytes,
             error: ended.error.map(|error| end_error(error.number)),
         })
+    }
+
+    /// A poll of the program found what it waits for, or did not. True: somebody else should run.
+    pub fn note_poll(&mut self, has_found: bool) -> bool {
+        let queue = self.queues.first_mut().and_then(Option::as_mut);
+        queue.is_some_and(|queue| queue.note_poll(has_found))
+    }
+
+    /// Others ran for so long since.
+    pub fn note_yield(&mut self, took: Duration) {
+        if let Some(queue) = self.queues.first_mut().and_then(Option::as_mut) {
+            queue.note_yield(took);
+        }
     }
 
     /// Counts since the endpoint was opened.

@@ -8,8 +8,6 @@ use crate::failing::Code;
 
 /// `MX_INFINITE`.
 const INFINITE: u32 = 0;
-/// Polls in a row that find nothing before other threads may run between them.
-const POLLS_BEFORE_YIELD: u32 = 64;
 /// Waiting for so long is waiting for a program that computes: pauses follow.
 const BEFORE_PAUSES: Duration = Duration::from_millis(2);
 const PAUSE: Duration = Duration::from_micros(50);
@@ -27,30 +25,31 @@ pub(crate) fn wait<T>(
     let began = Instant::now();
     let timeout = (timeout_ms != INFINITE).then(|| Duration::from_millis(timeout_ms.into()));
     let woken = endpoint.wakeups_count.load(Ordering::Acquire);
-    let mut polls = 0_u32;
+    let mut yielded = None;
     loop {
         let mut state = endpoint.advance()?;
         state.end_overdue();
-        if let Some(found) = look(&mut state)? {
-            return Ok(Some(found));
+        if let Some(took) = yielded.take() {
+            state.engine.note_yield(took);
         }
+        let found = look(&mut state)?;
+        let rests = state.engine.note_poll(found.is_some());
         drop(state);
-        if endpoint.wakeups_count.load(Ordering::Acquire) != woken {
-            return Ok(None);
-        }
-        polls = polls.saturating_add(1);
-        if polls < POLLS_BEFORE_YIELD {
-            std::hint::spin_loop();
-            continue;
+        if found.is_some() || endpoint.wakeups_count.load(Ordering::Acquire) != woken {
+            return Ok(found);
         }
         let waited = began.elapsed();
         if timeout.is_some_and(|timeout| waited >= timeout) {
             return Ok(None);
         }
-        if waited < BEFORE_PAUSES {
-            std::thread::yield_now();
-        } else {
+        if waited >= BEFORE_PAUSES {
             std::thread::sleep(PAUSE);
+        } else if rests {
+            let began = Instant::now();
+            std::thread::yield_now();
+            yielded = Some(began.elapsed());
+        } else {
+            std::hint::spin_loop();
         }
     }
 }
