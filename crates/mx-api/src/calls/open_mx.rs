@@ -1,6 +1,8 @@
 //! The functions of `open-mx.h`: Open-MX's own interface, which has MX's semantics, other orders of arguments, and one set
 //! of codes for calls and requests.
 
+mod ends;
+
 use std::ffi::{c_char, c_int, c_void};
 
 use super::endpoints::{
@@ -421,113 +423,6 @@ unsafe extern "C" fn omx_cancel_notest(
         unsafe { store(result, is_cancelled.into()) };
         Ok(())
     })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn omx_test(
-    endpoint: *mut c_void,
-    request: *mut *mut c_void,
-    status: *mut Status,
-    result: *mut u32,
-) -> c_int {
-    // SAFETY: the same arguments.
-    let code = unsafe { completion::mx_test(endpoint, request, status, result) };
-    // SAFETY: C's places.
-    unsafe { recode(code, status, result) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn omx_wait(
-    endpoint: *mut c_void,
-    request: *mut *mut c_void,
-    status: *mut Status,
-    result: *mut u32,
-    timeout_ms: u32,
-) -> c_int {
-    let timeout_ms = milliseconds(timeout_ms);
-    // SAFETY: the same arguments.
-    let code = unsafe { completion::mx_wait(endpoint, request, timeout_ms, status, result) };
-    // SAFETY: C's places.
-    unsafe { recode(code, status, result) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn omx_test_any(
-    endpoint: *mut c_void,
-    match_info: u64,
-    match_mask: u64,
-    status: *mut Status,
-    result: *mut u32,
-) -> c_int {
-    // SAFETY: the same arguments.
-    let code = unsafe { completion::mx_test_any(endpoint, match_info, match_mask, status, result) };
-    // SAFETY: C's places.
-    unsafe { recode(code, status, result) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn omx_wait_any(
-    endpoint: *mut c_void,
-    match_info: u64,
-    match_mask: u64,
-    status: *mut Status,
-    result: *mut u32,
-    timeout_ms: u32,
-) -> c_int {
-    let timeout_ms = milliseconds(timeout_ms);
-    // SAFETY: the same arguments.
-    let code = unsafe {
-        completion::mx_wait_any(endpoint, timeout_ms, match_info, match_mask, status, result)
-    };
-    // SAFETY: C's places.
-    unsafe { recode(code, status, result) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn omx_ipeek(
-    endpoint: *mut c_void,
-    request: *mut *mut c_void,
-    result: *mut u32,
-) -> c_int {
-    // SAFETY: the same arguments.
-    returned(unsafe { completion::mx_ipeek(endpoint, request, result) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn omx_peek(
-    endpoint: *mut c_void,
-    request: *mut *mut c_void,
-    result: *mut u32,
-    timeout_ms: u32,
-) -> c_int {
-    // SAFETY: the same arguments.
-    returned(unsafe { completion::mx_peek(endpoint, milliseconds(timeout_ms), request, result) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn omx_iprobe(
-    endpoint: *mut c_void,
-    match_info: u64,
-    match_mask: u64,
-    status: *mut Status,
-    result: *mut u32,
-) -> c_int {
-    // SAFETY: the same arguments.
-    unsafe { completion::mx_iprobe(endpoint, match_info, match_mask, status, result) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn omx_probe(
-    endpoint: *mut c_void,
-    match_info: u64,
-    match_mask: u64,
-    status: *mut Status,
-    result: *mut u32,
-    timeout_ms: u32,
-) -> c_int {
-    let timeout_ms = milliseconds(timeout_ms);
-    // SAFETY: the same arguments.
-    unsafe { completion::mx_probe(endpoint, timeout_ms, match_info, match_mask, status, result) }
 }
 
 /// Keys that are about a board, or a counter, take its number in `given`, a byte.
