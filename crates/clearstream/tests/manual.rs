@@ -114,7 +114,12 @@ fn what_is_installed_is_removed_without_an_empty_folder() {
     let program = built.join("clearstream");
     // Not the program itself, whose copies with symbols are large.
     executable::script(&program, &format!("#!/bin/sh\nexec '{PROGRAM}' \"$@\"\n"));
-    for library in ["libclearstream_netmap.so", "libclearstream_user.so", "libclearstream_fi.so"] {
+    for library in [
+        "libclearstream_netmap.so",
+        "libclearstream_user.so",
+        "libclearstream_fi.so",
+        "libmyriexpress.so",
+    ] {
         fs::write(built.join(library), "").expect("written");
     }
     let prefix = scratch.path().join("there/usr local");

@@ -57,16 +57,28 @@ impl Lent {
     }
 }
 
-/// Refuses a null pointer with a length, and says so: Open MPI's `osc/pt2pt` passes one for memory relative to
-/// `MPI_BOTTOM`, ignores the error and waits for a message that was not sent.
+/// In the environment of Open MPI's ranks.
+const OPEN_MPI_VARIABLE: &str = "OMPI_COMM_WORLD_RANK";
+
+/// Refuses a null pointer with a length, and says so. A rank of Open MPI ends then: its `osc/pt2pt` passes a null pointer
+/// for memory relative to `MPI_BOTTOM`, ignores the error and would wait for ever for a message that was not sent.
 fn check(start: usize, length_bytes: usize) -> Result<(), Number> {
     if start != 0 || length_bytes == 0 {
         return Ok(());
     }
+    let is_rank = std::env::var_os(OPEN_MPI_VARIABLE).is_some();
+    let more = if is_rank {
+        "; Open MPI passes one for one-sided operations relative to MPI_BOTTOM and would wait for ever, so this rank ends"
+    } else {
+        ""
+    };
     complain(&format!(
-        "a message of {length_bytes} bytes was refused, because its buffer is a null pointer (Open MPI passes one for \
-         one-sided operations relative to MPI_BOTTOM)"
+        "a message of {length_bytes} bytes was refused, because its buffer is a null pointer{more}"
     ));
+    if is_rank {
+        // SAFETY: it ends the process. Open MPI's launcher then ends the job; an abort would add a trace of the stack.
+        unsafe { libc::_exit(1) };
+    }
     Err(libc::EFAULT)
 }
 

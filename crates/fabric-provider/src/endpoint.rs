@@ -4,6 +4,7 @@
 mod endings;
 mod live;
 mod progress;
+mod unmatched;
 mod waits;
 
 pub(crate) use endings::Queues;
@@ -117,6 +118,7 @@ pub(crate) struct Endpoint {
     names: Vec<Option<Name>>,
     /// By peer: its address in the address vector.
     addresses: Vec<u64>,
+    tells_peers: bool,
     claims: Vec<(usize, ClaimId)>,
     /// Packets to itself.
     own: VecDeque<Vec<u8>>,
@@ -130,15 +132,47 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], Number> {
     Ok(bytes)
 }
 
-/// A UDP port and the TCP port of the same number.
-fn sockets(place: &interfaces::Place) -> std::io::Result<(Udp, Presence)> {
+/// Where an endpoint is opened, and what it is called.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) place: interfaces::Place,
+    /// 0: any free one.
+    pub(crate) port: u16,
+    /// Eight bytes of its address that no other endpoint has.
+    pub(crate) unique: [u8; 8],
+    pub(crate) key: [u8; 16],
+    /// Longest message that is copied, so that its send completes at once.
+    pub(crate) copy_bytes_max: u64,
+    /// Sources of messages are told as peers, not as addresses of an address vector.
+    pub(crate) tells_peers: bool,
+}
+
+impl Site {
+    /// Any free port of the address that endpoints use, and a name that nobody can guess.
+    fn chosen() -> Result<Self, Number> {
+        let place = interfaces::choose().map_err(|_line| libc::ENODEV)?;
+        Ok(Self {
+            place,
+            port: 0,
+            unique: random()?,
+            key: random()?,
+            copy_bytes_max: INJECT_BYTES_MAX,
+            tells_peers: false,
+        })
+    }
+}
+
+/// A UDP port and the TCP port of the same number; `port` 0: any.
+fn sockets(place: &interfaces::Place, port: u16) -> std::io::Result<(Udp, Presence)> {
     let mut tries = 0;
     loop {
-        let udp = Udp::open(place)?;
+        let udp = Udp::open(place, port)?;
         tries += 1;
         match Presence::open(udp.local_address()?) {
             Ok(presence) => return Ok((udp, presence)),
-            Err(error) if error.kind() != std::io::ErrorKind::AddrInUse || tries > 100 => {
+            Err(error)
+                if error.kind() != std::io::ErrorKind::AddrInUse || tries > 100 || port != 0 =>
+            {
                 return Err(error);
             }
             Err(_taken) => {}
@@ -154,7 +188,16 @@ fn stopped() -> Duration {
 impl Endpoint {
     /// An endpoint at a free port, with room for so many peers at least.
     pub(crate) fn open(binding: Binding, peers_count: usize) -> Result<Self, Number> {
-        let place = interfaces::choose().map_err(|_line| libc::ENODEV)?;
+        Self::open_at(binding, peers_count, &Site::chosen()?)
+    }
+
+    /// An endpoint at a site.
+    pub(crate) fn open_at(
+        binding: Binding,
+        peers_count: usize,
+        site: &Site,
+    ) -> Result<Self, Number> {
+        let place = &site.place;
         // Who asks for a port wants no other way.
         let no_port = |line: String| {
             interfaces::complain(&line);
@@ -162,15 +205,15 @@ impl Endpoint {
         };
         let wish = port::Wish::asked().map_err(no_port)?;
         let number = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-        let (udp, presence) = sockets(&place).map_err(number)?;
+        let (udp, presence) = sockets(place, site.port).map_err(number)?;
         let at = udp.local_address().map_err(number)?;
         let network = wish.as_ref().map(|wish| wish.network);
-        let name = Name::new(at, network, random()?, random()?);
+        let name = Name::new(at, network, site.unique, site.key);
         let port = wish.map(|wish| Port::open(&wish, &name)).transpose().map_err(no_port)?;
         let peers_max = (2 * peers_count as u32).clamp(1024, 1 << 20);
         let config = Config {
             packet_bytes_max: place.packet_bytes_max(),
-            copy_bytes_max: INJECT_BYTES_MAX,
+            copy_bytes_max: site.copy_bytes_max,
             peers_max,
             unexpected_bytes_max: u64::from(peers_max) * PEER_UNEXPECTED_BYTES,
             // The kernel counts its own overhead too, and others send meanwhile.
@@ -202,6 +245,7 @@ impl Endpoint {
             peers: Vec::new(),
             names: Vec::new(),
             addresses: Vec::new(),
+            tells_peers: site.tells_peers,
             claims: Vec::new(),
             own: VecDeque::new(),
             scratch: Vec::new(),
@@ -250,6 +294,9 @@ impl Endpoint {
     }
 
     fn address(&self, peer: PeerId) -> u64 {
+        if self.tells_peers {
+            return peer.0.into();
+        }
         self.addresses.get(peer.0 as usize).copied().unwrap_or(abi::ADDR_UNSPEC)
     }
 

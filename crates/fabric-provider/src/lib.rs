@@ -8,6 +8,7 @@
 //!   `calls`: the calls that send and receive;
 //! * `endpoint`: a `messaging::Machine` with its socket, its operations and its peers; progress is
 //!   made only inside calls;
+//! * [`engine`]: the same endpoint for libraries with another interface than libfabric's;
 //! * `buffers`: the program's memory, which the machine reaches by number;
 //! * `presence`: whether a silent peer's process is there;
 //! * `local`: ranks of the same host, through shared memory;
@@ -21,6 +22,7 @@ mod abi;
 mod buffers;
 mod calls;
 mod endpoint;
+pub mod engine;
 mod fence;
 mod info;
 mod interfaces;
@@ -48,6 +50,15 @@ extern "C" fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
+/// From now on [`GENERATION`] tells children from parents.
+fn count_forks() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handler only counts, which is allowed in a forked child.
+        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    });
+}
+
 /// The release of libfabric that called, or the oldest that this provider is made for.
 fn libfabric_version() -> u32 {
     // SAFETY: a name that ends in 0; looking it up has no other effect.
@@ -66,11 +77,7 @@ extern "C" fn cleanup() {}
 /// What libfabric calls after loading the library; it may be called more than once.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut std::ffi::c_void {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the handler only counts, which is allowed in a forked child.
-        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-    });
+    count_forks();
     let provider = Box::new(abi::Provider {
         version: abi::version(0, 1),
         fi_version: libfabric_version(),

@@ -152,6 +152,13 @@ impl Local {
         }
     }
 
+    /// The next operation on a peer tries to share memory with it again.
+    pub(crate) fn retry(&mut self, peer: PeerId) {
+        if let Some(way) = self.ways.get_mut(peer.0 as usize).filter(|way| **way == Way::Udp) {
+            *way = Way::Untried;
+        }
+    }
+
     /// Uses the link that a peer has made already, if it has.
     pub(crate) fn introduce(&mut self, peer: PeerId, address: &Address, machine: &mut Machine) {
         if let Some(&link) = self.by_address.get(address) {

@@ -73,6 +73,11 @@ impl Queue {
         self.ended.pop_front_if(|ended| ended.error.is_none())
     }
 
+    /// The next one, failed or not.
+    pub(crate) fn pop_any(&mut self) -> Option<Ended> {
+        self.ended.pop_front()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.ended.is_empty()
     }

@@ -111,9 +111,9 @@ pub(crate) struct Udp {
 }
 
 impl Udp {
-    /// A socket at any free port of an address.
-    pub(crate) fn open(place: &Place) -> io::Result<Self> {
-        let socket = UdpSocket::bind((place.ip, 0))?;
+    /// A socket at a port of an address; 0: at any free port.
+    pub(crate) fn open(place: &Place, port: u16) -> io::Result<Self> {
+        let socket = UdpSocket::bind((place.ip, port))?;
         socket.set_nonblocking(true)?;
         let receive_buffer_bytes =
             set_receive_buffer(&socket, RECEIVE_BUFFER_BYTES).map_err(io::Error::other)?;
@@ -346,7 +346,7 @@ mod tests {
 
     fn pair() -> (Udp, Udp, SocketAddr) {
         let place = crate::interfaces::loopback();
-        let (mut from, to) = (Udp::open(&place).unwrap(), Udp::open(&place).unwrap());
+        let (mut from, to) = (Udp::open(&place, 0).unwrap(), Udp::open(&place, 0).unwrap());
         from.packet_bytes_max = 1000;
         let address = to.local_address().unwrap();
         assert_eq!(address.ip(), Ipv4Addr::LOCALHOST);
@@ -418,7 +418,7 @@ mod tests {
         let socket = UdpSocket::bind(address).unwrap();
         socket.set_nonblocking(true).unwrap();
         let shared = Sender { socket, is_connected: false, segment_bytes: 0 };
-        let mut to = Udp { shared, ..Udp::open(&crate::interfaces::loopback()).unwrap() };
+        let mut to = Udp { shared, ..Udp::open(&crate::interfaces::loopback(), 0).unwrap() };
         push(&mut from, 2);
         assert_eq!(came(&mut to, 2), [(2, 1000), (2, 1000)]);
         assert!(from.is_cutting);

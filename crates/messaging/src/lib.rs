@@ -31,7 +31,9 @@ mod types;
 pub mod wire;
 
 pub use machine::{Config, ConfigError, Counters, Machine, Payload, Transmit};
+pub use tag::derived_key;
 pub use types::{
     Address, Arrived, BufferId, Channel, ClaimId, Completion, CopyId, CopyRequest, Event, Failure,
     Memory, Operation, OperationError, Path, PeerId, Receive, ReceiveId, Send, SendMode, Status,
+    UnexpectedId,
 };

@@ -16,6 +16,7 @@ mod pulls;
 mod reliable;
 mod timeouts;
 mod transmit;
+mod unexpected;
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -51,6 +51,8 @@ pub(crate) struct Unexpected {
     pub(crate) body: Body,
     /// The session that it arrived in, as `Peer::sessions_count`.
     pub(crate) session: u64,
+    /// The owner has seen it.
+    pub(crate) is_shown: bool,
     pub(crate) by_source: Link,
     pub(crate) by_arrival: Link,
 }
@@ -190,6 +192,19 @@ impl Matcher {
                 Some(_) => unexpected.by_source.next(),
                 None => unexpected.by_arrival.next(),
             };
+        }
+        None
+    }
+
+    /// The first message, in the order of arrival, that the owner has not seen and that `fits`.
+    pub(crate) fn unseen(&self, channel: Channel, fits: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut index = self.arrivals[channel.index()].front();
+        while index != NONE {
+            let unexpected = &self.unexpected[index];
+            if !unexpected.is_shown && fits(index) {
+                return Some(index);
+            }
+            index = unexpected.by_arrival.next();
         }
         None
     }

@@ -6,6 +6,12 @@
 //! SipHash then hides the result and covers the lengths. Without the key, a forged packet
 //! passes with probability 2⁻⁶⁴. Payloads are not encrypted.
 
+use crate::types::Address;
+
+/// Labels of [`derived_key`], which no other derivation from [`Key::NONE`] has.
+const OF_SECRET: u64 = 0x6d78;
+const OF_ADDRESS: u64 = 0x6d79;
+
 /// A SipHash key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key([u64; 2]);
@@ -40,6 +46,20 @@ impl Key {
         words.iter().for_each(|&word| sip.word(word));
         sip.finish(words.len() as u64)
     }
+}
+
+/// The key of the endpoint at an address, for endpoints that exchange no names: each end derives the other's key from
+/// the address it already knows and from a secret that the hosts share. With an empty secret anyone can.
+#[must_use]
+pub fn derived_key(secret: &[u8], address: &Address) -> [u8; 16] {
+    let mut words: Vec<u64> = secret.chunks(8).map(word).collect();
+    words.push(secret.len() as u64);
+    let name: Vec<u64> = address.0.chunks(8).map(word).collect();
+    let Key([low, high]) = Key::NONE.derive(OF_SECRET, &words).derive(OF_ADDRESS, &name);
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&low.to_le_bytes());
+    key[8..].copy_from_slice(&high.to_le_bytes());
+    key
 }
 
 /// SipHash-2-4 over 64-bit words.

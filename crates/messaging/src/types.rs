@@ -150,6 +150,11 @@ pub struct ReceiveId(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClaimId(pub(crate) u64);
 
+/// A message that no receive has matched, returned by [`poll_unexpected`](crate::Machine::poll_unexpected). Once a
+/// receive or a claim has taken the message it names nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UnexpectedId(pub(crate) u64);
+
 /// The envelope of a message that has arrived; its bytes may still be on their way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {

@@ -46,6 +46,8 @@ const LAYERS: &[(&str, Layer)] = &[
     ("netmap-preload", Layer::Program),
     // Our messages below libfabric's programs.
     ("fabric-provider", Layer::Program),
+    // The same messages below MX's programs.
+    ("mx-api", Layer::Program),
     // The benchmark program: starts the others.
     ("peers", Layer::Program),
     // Attacks on the program; no part of it.
@@ -77,6 +79,8 @@ const INNER_EDGES: &[(&str, &str)] = &[
     ("gateway", "tuning"),
     // Programs linked with it when it was the C interface too still find `cs_*` there.
     ("netmap-preload", "c-api"),
+    // One endpoint, with its transports, below two interfaces.
+    ("mx-api", "fabric-provider"),
     // iperf3 drives the engine, and is handed to the server and the client by the program.
     ("iperf3", "traffic"),
     // The program's tests read documents through it.
@@ -95,6 +99,7 @@ const FENCES: &[&str] = &[
     "crates/shm/",
     "crates/c-api/",
     "crates/fabric-provider/",
+    "crates/mx-api/",
     "crates/netmap-preload/",
     "crates/mpi/",
 ];

@@ -65,8 +65,9 @@ fn routed() -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// All addresses of this host.
-fn all() -> Vec<OwnAddress> {
+/// All addresses of this host, in the kernel's order.
+#[must_use]
+pub fn all() -> Vec<OwnAddress> {
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: a place for the list's address.
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {

@@ -1,6 +1,6 @@
 //! Jobs on this host.
 
-use crate::scene::{mpirun, program, run};
+use crate::scene::{built, compiled, mpirun, program, run};
 use sys::private::Scratch;
 
 /// Every byte is checked by the program; the provider's own counters say that it carried them.
@@ -35,4 +35,17 @@ fn a_job_without_the_library_fails_and_does_not_fall_back_to_tcp() {
     let ran = run(&scratch, command.env("FI_PROVIDER_PATH", empty).arg(program()).arg("1"));
     assert!(!ran.output.status.success(), "{}", ran.said());
     assert!(!ran.said().contains("correct"), "{}", ran.said());
+}
+
+/// Open MPI's `osc/pt2pt` ignores that a null buffer is refused and would wait for ever.
+#[test]
+fn a_rank_with_a_null_buffer_ends_its_job_and_says_why() {
+    let scratch = Scratch::new("provider-bottom").expect("a folder");
+    let program = compiled("bottom", &built(&format!("mpi-bottom-{}", std::process::id())));
+    let began = std::time::Instant::now();
+    let ran = run(&scratch, mpirun(&scratch, 2).args(["--mca", "osc", "pt2pt"]).arg(program));
+    assert!(!ran.output.status.success(), "{}", ran.said());
+    assert!(ran.said().contains("MPI_BOTTOM"), "{}", ran.said());
+    assert!(ran.said().lines().all(|line| line != "put"), "{}", ran.said());
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
 }

@@ -242,6 +242,7 @@ impl Machine {
             place: arriving.place,
             body,
             session: self.peers[arriving.peer as usize].sessions_count,
+            is_shown: false,
             by_source: Link::OUT,
             by_arrival: Link::OUT,
         })

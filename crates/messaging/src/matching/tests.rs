@@ -59,6 +59,7 @@ fn unexpected(came: &Came) -> Unexpected {
         place: None,
         body: Body::Announced,
         session: 0,
+        is_shown: false,
         by_source: Link::OUT,
         by_arrival: Link::OUT,
     }
