@@ -361,7 +361,7 @@ fn nonsense_harms_nobody(bed: &Testbed) {
     for seed in 1..=3 {
         let said = bed.shell("one", &format!("netmap_nonsense eth0 2000 {seed}"));
         let counts: Vec<u64> = said.split_whitespace().map(|one| one.parse().unwrap()).collect();
-        assert!(matches!(counts[..], [1.., 1..]), "refused and not: {said}");
+        assert!(counts.len() == 2 && !counts.contains(&0), "refused and not: {said}");
     }
     wait_until("the guest has its interface again", || {
         bed.shell("one", "cat /sys/class/net/eth0/carrier").trim() == "1"

@@ -6,6 +6,7 @@
 //!
 //! In each round cursors, slots and constants of random rings get random values, some of them possible ones, and the rings
 //! are synchronised or polled. Whatever is written, each call must return; a refusal must be `EINVAL`.
+#![expect(unsafe_code, reason = "it writes what no safe interface of this crate would")]
 
 use std::fs::{File, OpenOptions};
 use std::io;

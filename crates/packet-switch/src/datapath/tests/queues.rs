@@ -185,6 +185,15 @@ impl Run {
         }
     }
 
+    /// A client takes what has come and sleeps until any of its rings has frames.
+    fn sleep_on_all(&mut self, at: usize) -> Verdict {
+        for queue in 0..self.clients[at].0.len() {
+            self.receive(at, queue)?;
+            self.sleep(at, queue);
+        }
+        Ok(())
+    }
+
     /// Nobody sleeps with frames in its ring.
     fn round(&mut self) -> Verdict {
         self.bench.round();
@@ -254,7 +263,7 @@ fn run(seed: u64, count: u32, fault: Option<QueueFault>) -> Verdict {
             0..=5 => run.send(),
             6..=9 => run.round()?,
             10..=13 => run.receive(at, queue)?,
-            _ => run.sleep(at, queue),
+            _ => run.sleep_on_all(at)?,
         }
         if run.random.chance(0.01) {
             run.settle()?;
