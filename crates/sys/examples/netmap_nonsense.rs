@@ -82,9 +82,11 @@ impl Rings {
         assert!(
             offset + size_of::<T>() <= self.memory_bytes && offset.is_multiple_of(size_of::<T>())
         );
-        // SAFETY: inside the mapping and aligned, as was just checked; `T` is an atomic integer, of which any bytes are a
-        // value and which others may change.
-        unsafe { self.memory.add(offset).cast::<T>().as_ref() }
+        // SAFETY: the offset lies inside the mapping, as was just checked.
+        let place = unsafe { self.memory.add(offset) }.cast::<T>();
+        // SAFETY: the place is aligned, as was just checked, and lives as long as the program; `T` is an atomic integer, of
+        // which any bytes are a value and which others may change.
+        unsafe { place.as_ref() }
     }
 
     /// Writes nonsense into some ring.
