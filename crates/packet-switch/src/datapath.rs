@@ -37,8 +37,6 @@ pub(crate) use link::{Command, Link};
 pub(crate) use marks::{Holders, Marks};
 pub(crate) use monitor::Monitor;
 pub(crate) use outlet::Outlet;
-#[cfg(test)]
-use queues::QueueFault;
 pub(crate) use queues::{Inlets, Outlets};
 pub(crate) use resident::Resident;
 pub(crate) use work::Credit;
@@ -429,45 +427,6 @@ impl Datapath {
         spent + once
     }
 
-    /// Copies the turn's packets for those who watch the port they come from, if that `begins` with them, or
-    /// one they go to.
-    #[cold]
-    fn show(&mut self, source: &PortEnds, destinations: &PortSet, begins: bool) {
-        let now_ns = monitor::now_ns();
-        let all: usize = self.monitors.iter().map(Vec::len).sum();
-        let share = work::WATCH_WORK / all.max(1) as u64;
-        for id in self.watched.iter() {
-            let outgoing = id != source.id;
-            if (outgoing && !destinations.contains(id)) || !(outgoing || begins) {
-                continue;
-            }
-            let mut monitors = std::mem::take(&mut self.monitors[id.index()]);
-            // Somebody who breaks the protocol of its own ring watches no more.
-            let round = self.rounds;
-            let broken = monitors.extract_if(.., |monitor| monitor.begin(round, share).is_err());
-            broken
-                .for_each(|monitor| self.deferred_drop.drop_later(monitor.user, Box::new(monitor)));
-            let (from, skip) =
-                (source.inlets.current().buffers(), usize::from(source.header_bytes));
-            let mut copy = |packet: Packet| {
-                let fragments = self.taken.fragments(packet);
-                for monitor in &mut monitors {
-                    monitor.copy(fragments, from, skip, outgoing, now_ns);
-                }
-            };
-            if outgoing {
-                self.batch.packets_for(id).for_each(|index| copy(self.taken.packets[index]));
-            } else {
-                self.taken.packets.iter().copied().for_each(copy);
-            }
-            monitors.iter_mut().for_each(Monitor::end);
-            if monitors.is_empty() {
-                self.watched.remove(id);
-            }
-            self.monitors[id.index()] = monitors;
-        }
-    }
-
     fn deliver(&mut self, source: &PortEnds, port: &mut PortEnds) -> Result<(), CutOff> {
         let mut tally = Tally::default();
         for outlet in port.outlets.iter_mut() {
@@ -504,25 +463,6 @@ impl Datapath {
         port.counters.outgoing.add(&tally);
         add(&port.counters.handed_over, tally.handed_over);
         self.publish(port)
-    }
-
-    /// Hands over what was delivered to a port, and wakes its client.
-    fn publish(&mut self, port: &mut PortEnds) -> Result<(), CutOff> {
-        let queues = port.outlets.count();
-        #[cfg(test)]
-        let fault = port.outlets.fault;
-        #[cfg(test)]
-        let queues = queues - usize::from(queues > 1 && fault == Some(QueueFault::LastForgotten));
-        for queue in 0..queues {
-            let Some(outlet) = port.outlets.get_mut(queue) else { break };
-            let wakes = queue;
-            #[cfg(test)]
-            let wakes = if fault == Some(QueueFault::SharedWakes) { 0 } else { wakes };
-            let ring = outlet.publish(&mut port.marks)
-                && self.wakes[wakes].delivered(port.id, || outlet.must_ring());
-            self.wake(port, ring, |port| port.outlets.get(queue).map(Outlet::bell))?;
-        }
-        Ok(())
     }
 
     fn cut_off(&mut self, port: Box<PortEnds>, why: CutOff) {

@@ -6,6 +6,7 @@ use ring::{Bells, Geometry, Layout, Receiver, Seat, Sender, Violation, Word};
 use ring::{Shared, Slot, SlotFlags};
 use shm::Region;
 
+use super::queues::QueueFault;
 use super::*;
 
 mod queues;

@@ -10,6 +10,8 @@ use std::sync::atomic::Ordering;
 use shm::Bell;
 use switch::vale::{PortId, PortSet};
 
+#[cfg(test)]
+use super::queues::QueueFault;
 use super::{CutOff, Datapath, Link, Outlet, PortEnds};
 use crate::counters::add;
 
@@ -60,6 +62,25 @@ impl Datapath {
                 }
             }
         }
+    }
+
+    /// Hands over what was delivered to a port, and wakes its client.
+    pub(super) fn publish(&mut self, port: &mut PortEnds) -> Result<(), CutOff> {
+        let queues = port.outlets.count();
+        #[cfg(test)]
+        let fault = port.outlets.fault;
+        #[cfg(test)]
+        let queues = queues - usize::from(queues > 1 && fault == Some(QueueFault::LastForgotten));
+        for queue in 0..queues {
+            let Some(outlet) = port.outlets.get_mut(queue) else { break };
+            let wakes = queue;
+            #[cfg(test)]
+            let wakes = if fault == Some(QueueFault::SharedWakes) { 0 } else { wakes };
+            let ring = outlet.publish(&mut port.marks)
+                && self.wakes[wakes].delivered(port.id, || outlet.must_ring());
+            self.wake(port, ring, |port| port.outlets.get(queue).map(Outlet::bell))?;
+        }
+        Ok(())
     }
 
     /// Rings a client's bell if it sleeps. Where that may block, the link says for whom while this thread is
