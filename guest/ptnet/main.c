@@ -3,12 +3,14 @@
  * Network driver of a guest whose device is a port of the ClearStream packet
  * switch: QEMU's ivshmem-doorbell, whose memory is the port's.
  *
- * The driver is the user of two rings, as any other client of the switch is:
- * it holds the slots from its own cursor (head) up to the switch's (hwtail),
- * fills or empties them and moves its cursor. Frames are copied between
- * socket buffers and the port's buffers; the switch copies them once more, to
- * the buffers of their destination. Between guests that share one memory (a
- * trust group) it exchanges buffers instead: a slot may come back with another.
+ * The driver is the user of one or more pairs of rings, as any other client of
+ * the switch is: of each it holds the slots from its own cursor (head) up to
+ * the switch's (hwtail), fills or empties them and moves its cursor. Frames are
+ * copied between socket buffers and the port's buffers; the switch copies them
+ * once more, to the buffers of their destination. Between guests that share one
+ * memory (a trust group) it exchanges buffers instead: a slot may come back with
+ * another. Each pair of rings is a queue with interrupts and NAPI of its own.
+ * The switch puts all packets of a flow into the same receive ring.
  *
  * Either side sleeps after it has said so in its half of the CSB, executed a
  * full barrier and looked at the other's cursor once more. Either side that
@@ -45,58 +47,68 @@
 /* How often a host that has not answered is asked again. */
 #define PTNET_ASK_AGAIN		HZ
 
-static const char ptnet_counter_names[][ETH_GSTRING_LEN] = {
-	"tx_kicks", "tx_stops", "tx_irqs", "rx_kicks", "rx_irqs",
-	"rx_no_memory", "rx_bad_frames", "resets",
+/* Of each queue as tx_queue_0_packets, and the sum of all queues as tx_packets. */
+static const char * const ptnet_counter_names[] = {
+	"tx_packets", "tx_bytes", "tx_kicks", "tx_stops", "tx_irqs", "rx_packets", "rx_bytes",
+	"rx_kicks", "rx_irqs", "rx_no_memory", "rx_bad_frames",
 };
 
-static_assert(sizeof(struct ptnet_counters) ==
-	      ARRAY_SIZE(ptnet_counter_names) * sizeof(u64));
+#define PTNET_COUNTERS	ARRAY_SIZE(ptnet_counter_names)
+
+static_assert(sizeof(struct ptnet_queue_counters) == PTNET_COUNTERS * sizeof(u64));
 static_assert(offsetof(struct ptnet_guest, reset) == 64);
+static_assert(sizeof(struct ptnet_guest) <= PTNET_GUEST_BYTES);
 static_assert(sizeof(struct ptnet_layout) <= PTNET_GUEST_OFFSET);
 
 /* Transmission. */
 
-static bool ptnet_tx_room(struct ptnet *pt)
+static bool ptnet_tx_room(struct ptnet_queue *queue)
 {
-	return ptnet_available(&pt->tx) >= pt->tx_slots_most;
+	return ptnet_available(&queue->tx) >= queue->pt->tx_slots_most;
 }
 
-static void ptnet_tx_wake(struct ptnet *pt)
+static struct netdev_queue *ptnet_txq(struct ptnet_queue *queue)
 {
-	struct netdev_queue *queue = netdev_get_tx_queue(pt->netdev, 0);
+	return netdev_get_tx_queue(queue->pt->netdev, queue->number);
+}
 
-	__netif_tx_lock(queue, smp_processor_id());
-	if (pt->has_rings && netif_tx_queue_stopped(queue) &&
+static void ptnet_tx_wake(struct ptnet_queue *queue)
+{
+	struct netdev_queue *txq = ptnet_txq(queue);
+	struct ptnet *pt = queue->pt;
+
+	__netif_tx_lock(txq, smp_processor_id());
+	if (pt->has_rings && netif_tx_queue_stopped(txq) &&
 	    netif_carrier_ok(pt->netdev)) {
-		if (ptnet_tx_room(pt) ||
-		    !ptnet_arm(&pt->tx, pt->tx_slots_most)) {
-			ptnet_disarm(&pt->tx);
-			netif_tx_wake_queue(queue);
+		if (ptnet_tx_room(queue) ||
+		    !ptnet_arm(&queue->tx, pt->tx_slots_most)) {
+			ptnet_disarm(&queue->tx);
+			netif_tx_wake_queue(txq);
 		}
 	}
-	__netif_tx_unlock(queue);
+	__netif_tx_unlock(txq);
 }
 
 /* Stops the queue until there is room; false when there is after all. */
-static bool ptnet_tx_stop(struct ptnet *pt, struct netdev_queue *queue)
+static bool ptnet_tx_stop(struct ptnet_queue *queue, struct netdev_queue *txq)
 {
-	netif_tx_stop_queue(queue);
-	if (ptnet_arm(&pt->tx, pt->tx_slots_most)) {
-		pt->counters.tx_stops++;
+	netif_tx_stop_queue(txq);
+	if (ptnet_arm(&queue->tx, queue->pt->tx_slots_most)) {
+		queue->counters.tx_stops++;
 		return true;
 	}
-	ptnet_disarm(&pt->tx);
-	netif_tx_start_queue(queue);
+	ptnet_disarm(&queue->tx);
+	netif_tx_start_queue(txq);
 	return false;
 }
 
 /* Copies the packet and the header before it into slots; how many that takes.
  * The caller knows that there are enough.
  */
-static u32 ptnet_tx_copy(struct ptnet *pt, struct sk_buff *skb, const void *header)
+static u32 ptnet_tx_copy(struct ptnet_queue *queue, struct sk_buff *skb, const void *header)
 {
-	struct ptnet_ring *ring = &pt->tx;
+	struct ptnet_ring *ring = &queue->tx;
+	struct ptnet *pt = queue->pt;
 	u32 before = pt->header_bytes;
 	u32 offset = 0;
 	u32 slots = 0;
@@ -124,8 +136,9 @@ static u32 ptnet_tx_copy(struct ptnet *pt, struct sk_buff *skb, const void *head
 
 static netdev_tx_t ptnet_xmit(struct sk_buff *skb, struct net_device *netdev)
 {
-	struct netdev_queue *queue = netdev_get_tx_queue(netdev, 0);
 	struct ptnet *pt = netdev_priv(netdev);
+	struct ptnet_queue *queue = &pt->queues[skb_get_queue_mapping(skb)];
+	struct netdev_queue *txq = ptnet_txq(queue);
 	struct virtio_net_hdr header = {};
 	bool more = netdev_xmit_more();
 	u32 bytes = skb->len;
@@ -137,29 +150,31 @@ static netdev_tx_t ptnet_xmit(struct sk_buff *skb, struct net_device *netdev)
 	    virtio_net_hdr_from_skb(skb, &header, true, false, 0))
 		goto drop;
 	/* It is stopped in time below, but may be full when the link comes. */
-	if (unlikely(!ptnet_tx_room(pt)) && ptnet_tx_stop(pt, queue))
+	if (unlikely(!ptnet_tx_room(queue)) && ptnet_tx_stop(queue, txq))
 		return NETDEV_TX_BUSY;
-	slots = ptnet_tx_copy(pt, skb, &header);
+	slots = ptnet_tx_copy(queue, skb, &header);
 	if (unlikely(!slots))
 		goto drop;
-	ptnet_advance(&pt->tx, slots);
+	ptnet_advance(&queue->tx, slots);
 	skb_tx_timestamp(skb);
 	dev_consume_skb_any(skb);
 	dev_sw_netstats_tx_add(netdev, 1, bytes);
+	queue->counters.tx_packets++;
+	queue->counters.tx_bytes += bytes;
 
-	if (!ptnet_tx_room(pt))
-		ptnet_tx_stop(pt, queue);
+	if (!ptnet_tx_room(queue))
+		ptnet_tx_stop(queue, txq);
 	goto kick;
 
 drop:
-	netdev->stats.tx_dropped++;
+	dev_core_stats_tx_dropped_inc(netdev);
 	dev_kfree_skb_any(skb);
 kick:
 	/* Also for packets before one that was dropped. */
-	if ((!more || netif_tx_queue_stopped(queue)) && pt->has_rings &&
-	    ptnet_must_kick(&pt->tx)) {
-		pt->counters.tx_kicks++;
-		ptnet_kick(pt, pt->tx.vector);
+	if ((!more || netif_tx_queue_stopped(txq)) && pt->has_rings &&
+	    ptnet_must_kick(&queue->tx)) {
+		queue->counters.tx_kicks++;
+		ptnet_kick(pt, queue->tx.vector);
 	}
 	return NETDEV_TX_OK;
 }
@@ -217,21 +232,22 @@ static bool ptnet_rx_append(struct sk_buff *skb, const u8 *from, u32 bytes)
 	return true;
 }
 
-static struct sk_buff *ptnet_rx_copy(struct ptnet *pt, u32 slots, u32 bytes)
+static struct sk_buff *ptnet_rx_copy(struct ptnet_queue *queue, u32 slots, u32 bytes)
 {
 	u32 pull = bytes <= PTNET_COPY_BYTES ? bytes : PTNET_PULL_BYTES;
 	struct virtio_net_hdr header = {};
+	struct ptnet *pt = queue->pt;
 	u32 skip = pt->header_bytes;
 	struct sk_buff *skb;
 	u32 i;
 
-	skb = napi_alloc_skb(&pt->napi, pull);
+	skb = napi_alloc_skb(&queue->napi, pull);
 	if (unlikely(!skb)) {
-		pt->counters.rx_no_memory++;
+		queue->counters.rx_no_memory++;
 		return NULL;
 	}
 	for (i = 0; i < slots; i++) {
-		struct ptnet_slot *slot = &pt->rx.slots[ptnet_index(&pt->rx, i)];
+		struct ptnet_slot *slot = &queue->rx.slots[ptnet_index(&queue->rx, i)];
 		const u8 *from = ptnet_buffer(pt, le32_to_cpu(READ_ONCE(slot->buffer)));
 		u32 length = le16_to_cpu(READ_ONCE(slot->length));
 		u32 linear;
@@ -261,44 +277,47 @@ static struct sk_buff *ptnet_rx_copy(struct ptnet *pt, u32 slots, u32 bytes)
 		if (virtio_net_hdr_to_skb(skb, &header, true))
 			goto bad;
 	}
+	skb_record_rx_queue(skb, queue->number);
 	skb->protocol = eth_type_trans(skb, pt->netdev);
 	return skb;
 
 bad:
-	pt->counters.rx_bad_frames++;
+	queue->counters.rx_bad_frames++;
 	dev_kfree_skb_any(skb);
 	return NULL;
 }
 
-static int ptnet_rx(struct ptnet *pt, int budget)
+static int ptnet_rx(struct ptnet_queue *queue, int budget)
 {
-	u32 available = ptnet_available(&pt->rx);
-	struct net_device *netdev = pt->netdev;
+	struct net_device *netdev = queue->pt->netdev;
+	u32 available = ptnet_available(&queue->rx);
 	int done = 0;
 	u32 slots, bytes;
 
 	while (done < budget && available) {
 		struct sk_buff *skb;
 
-		slots = ptnet_rx_packet(&pt->rx, available, &bytes);
+		slots = ptnet_rx_packet(&queue->rx, available, &bytes);
 		if (!slots)
 			break;
-		skb = ptnet_rx_copy(pt, slots, bytes);
+		skb = ptnet_rx_copy(queue, slots, bytes);
 		available -= slots;
-		pt->rx.position = ptnet_index(&pt->rx, slots);
+		queue->rx.position = ptnet_index(&queue->rx, slots);
 		done++;
 		if (skb) {
 			dev_sw_netstats_rx_add(netdev, skb->len);
-			napi_gro_receive(&pt->napi, skb);
+			queue->counters.rx_packets++;
+			queue->counters.rx_bytes += skb->len;
+			napi_gro_receive(&queue->napi, skb);
 		} else {
-			netdev->stats.rx_dropped++;
+			dev_core_stats_rx_dropped_inc(netdev);
 		}
 	}
 	if (done) {
-		ptnet_advance(&pt->rx, 0);
-		if (ptnet_must_kick(&pt->rx)) {
-			pt->counters.rx_kicks++;
-			ptnet_kick(pt, pt->rx.vector);
+		ptnet_advance(&queue->rx, 0);
+		if (ptnet_must_kick(&queue->rx)) {
+			queue->counters.rx_kicks++;
+			ptnet_kick(queue->pt, queue->rx.vector);
 		}
 	}
 	return done;
@@ -306,16 +325,16 @@ static int ptnet_rx(struct ptnet *pt, int budget)
 
 static int ptnet_poll(struct napi_struct *napi, int budget)
 {
-	struct ptnet *pt = container_of(napi, struct ptnet, napi);
+	struct ptnet_queue *queue = container_of(napi, struct ptnet_queue, napi);
 	int done;
 
-	ptnet_disarm(&pt->rx);
-	if (netif_queue_stopped(pt->netdev))
-		ptnet_tx_wake(pt);
-	done = ptnet_rx(pt, budget);
+	ptnet_disarm(&queue->rx);
+	if (netif_tx_queue_stopped(ptnet_txq(queue)))
+		ptnet_tx_wake(queue);
+	done = ptnet_rx(queue, budget);
 	if (done < budget && napi_complete_done(napi, done) &&
-	    !ptnet_arm(&pt->rx, 1)) {
-		ptnet_disarm(&pt->rx);
+	    !ptnet_arm(&queue->rx, 1)) {
+		ptnet_disarm(&queue->rx);
 		napi_schedule(napi);
 	}
 	return done;
@@ -323,21 +342,21 @@ static int ptnet_poll(struct napi_struct *napi, int budget)
 
 static irqreturn_t ptnet_tx_irq(int irq, void *data)
 {
-	struct ptnet *pt = data;
+	struct ptnet_queue *queue = data;
 
-	pt->counters.tx_irqs++;
-	if (!ptnet_netmap_wake(pt))
-		napi_schedule_irqoff(&pt->napi);
+	queue->counters.tx_irqs++;
+	if (!ptnet_netmap_wake(queue->pt))
+		napi_schedule_irqoff(&queue->napi);
 	return IRQ_HANDLED;
 }
 
 static irqreturn_t ptnet_rx_irq(int irq, void *data)
 {
-	struct ptnet *pt = data;
+	struct ptnet_queue *queue = data;
 
-	pt->counters.rx_irqs++;
-	if (!ptnet_netmap_wake(pt))
-		napi_schedule_irqoff(&pt->napi);
+	queue->counters.rx_irqs++;
+	if (!ptnet_netmap_wake(queue->pt))
+		napi_schedule_irqoff(&queue->napi);
 	return IRQ_HANDLED;
 }
 
@@ -354,40 +373,47 @@ static irqreturn_t ptnet_control_irq(int irq, void *data)
 /* Begins at the beginning of rings that the host has just made. */
 static void ptnet_take_rings(struct ptnet *pt)
 {
-	struct ptnet_ring *rings[] = { &pt->tx, &pt->rx };
-	u32 i;
+	struct ptnet_queue *queue;
 
-	for (i = 0; i < ARRAY_SIZE(rings); i++) {
-		rings[i]->position = 0;
-		rings[i]->answered = 0;
+	for (queue = pt->queues; queue < pt->end; queue++) {
+		queue->tx.position = 0;
+		queue->rx.position = 0;
 	}
+	ptnet_forget_answers(pt);
 	pt->has_rings = true;
 }
 
 static void ptnet_start(struct ptnet *pt)
 {
-	napi_enable(&pt->napi);
+	struct ptnet_queue *queue;
+
+	for (queue = pt->queues; queue < pt->end; queue++)
+		napi_enable(&queue->napi);
 	netif_carrier_on(pt->netdev);
 	netif_tx_wake_all_queues(pt->netdev);
 	/* Events before this moment are lost: looks at the rings, and arms. */
 	local_bh_disable();
-	napi_schedule(&pt->napi);
+	for (queue = pt->queues; queue < pt->end; queue++)
+		napi_schedule(&queue->napi);
 	local_bh_enable();
 }
 
 void ptnet_quiesce(struct ptnet *pt)
 {
+	struct ptnet_queue *queue;
+
 	if (!netif_carrier_ok(pt->netdev))
 		return;
 	netif_carrier_off(pt->netdev);
 	netif_tx_disable(pt->netdev);
-	napi_disable(&pt->napi);
+	for (queue = pt->queues; queue < pt->end; queue++)
+		napi_disable(&queue->napi);
 }
 
 static void ptnet_ask_reset(struct ptnet *pt)
 {
 	ptnet_store(&pt->guest->reset, pt->reset);
-	ptnet_kick(pt, PTNET_VECTOR_CONTROL);
+	ptnet_kick(pt, PTNET_VECTOR_CONTROL(pt->queues_count));
 }
 
 void ptnet_new_reset(struct ptnet *pt)
@@ -418,7 +444,7 @@ void ptnet_follow(struct ptnet *pt)
 		ptnet_new_reset(pt);
 	}
 	if (!pt->has_rings && is_mine) {
-		pt->counters.resets++;
+		pt->resets++;
 		ptnet_take_rings(pt);
 	}
 	if (!pt->has_rings) {
@@ -428,8 +454,7 @@ void ptnet_follow(struct ptnet *pt)
 	has = pt->has_rings && pt->is_open && ptnet_load(&pt->guest->link) &&
 	      !ptnet_netmap_has(pt);
 	if (has && !had) {
-		pt->tx.answered = 0;
-		pt->rx.answered = 0;
+		ptnet_forget_answers(pt);
 		ptnet_start(pt);
 	} else if (!has) {
 		ptnet_quiesce(pt);
@@ -502,35 +527,66 @@ static void ptnet_get_ringparam(struct net_device *netdev, struct ethtool_ringpa
 {
 	struct ptnet *pt = netdev_priv(netdev);
 
-	param->tx_pending = pt->tx.count;
-	param->tx_max_pending = pt->tx.count;
-	param->rx_pending = pt->rx.count;
-	param->rx_max_pending = pt->rx.count;
+	param->tx_pending = pt->queues[0].tx.count;
+	param->tx_max_pending = pt->queues[0].tx.count;
+	param->rx_pending = pt->queues[0].rx.count;
+	param->rx_max_pending = pt->queues[0].rx.count;
+}
+
+static void ptnet_get_channels(struct net_device *netdev, struct ethtool_channels *channels)
+{
+	struct ptnet *pt = netdev_priv(netdev);
+
+	channels->combined_count = pt->queues_count;
+	channels->max_combined = pt->queues_count;
 }
 
 static int ptnet_get_sset_count(struct net_device *netdev, int set)
 {
-	return set == ETH_SS_STATS ? ARRAY_SIZE(ptnet_counter_names) : -EOPNOTSUPP;
+	struct ptnet *pt = netdev_priv(netdev);
+
+	return set == ETH_SS_STATS ? 1 + (1 + pt->queues_count) * PTNET_COUNTERS : -EOPNOTSUPP;
 }
 
 static void ptnet_get_strings(struct net_device *netdev, u32 set, u8 *data)
 {
-	if (set == ETH_SS_STATS)
-		memcpy(data, ptnet_counter_names, sizeof(ptnet_counter_names));
+	struct ptnet *pt = netdev_priv(netdev);
+	u32 i, queue;
+
+	if (set != ETH_SS_STATS)
+		return;
+	ethtool_sprintf(&data, "resets");
+	for (i = 0; i < PTNET_COUNTERS; i++)
+		ethtool_sprintf(&data, "%s", ptnet_counter_names[i]);
+	for (queue = 0; queue < pt->queues_count; queue++)
+		for (i = 0; i < PTNET_COUNTERS; i++)
+			ethtool_sprintf(&data, "%.2s_queue_%u_%s", ptnet_counter_names[i], queue,
+					ptnet_counter_names[i] + 3);
 }
 
 static void ptnet_get_ethtool_stats(struct net_device *netdev, struct ethtool_stats *stats,
 				    u64 *data)
 {
 	struct ptnet *pt = netdev_priv(netdev);
+	u64 *each = data + 1 + PTNET_COUNTERS;
+	struct ptnet_queue *queue;
+	u32 i;
 
-	memcpy(data, &pt->counters, sizeof(pt->counters));
+	*data++ = pt->resets;
+	memset(data, 0, PTNET_COUNTERS * sizeof(u64));
+	for (queue = pt->queues; queue < pt->end; queue++) {
+		memcpy(each, &queue->counters, sizeof(queue->counters));
+		for (i = 0; i < PTNET_COUNTERS; i++)
+			data[i] += each[i];
+		each += PTNET_COUNTERS;
+	}
 }
 
 static const struct ethtool_ops ptnet_ethtool_ops = {
 	.get_drvinfo = ptnet_get_drvinfo,
 	.get_link = ethtool_op_get_link,
 	.get_ringparam = ptnet_get_ringparam,
+	.get_channels = ptnet_get_channels,
 	.get_sset_count = ptnet_get_sset_count,
 	.get_strings = ptnet_get_strings,
 	.get_ethtool_stats = ptnet_get_ethtool_stats,
@@ -541,15 +597,14 @@ static const struct ethtool_ops ptnet_ethtool_ops = {
 
 /* What is wrong with the memory; NULL if nothing is. */
 static const char *ptnet_find_ring(struct ptnet *pt, struct ptnet_ring *ring, u32 number,
-				   u32 direction, size_t length)
+				   size_t length)
 {
 	const struct ptnet_layout *layout = pt->memory;
 	u32 offset = le32_to_cpu(layout->ring[number].offset);
 
-	ring->vector = direction;
 	ring->count = le32_to_cpu(layout->ring[number].slots);
-	if (le32_to_cpu(layout->ring[number].direction) != direction)
-		return "its rings are not one to transmit and one to receive";
+	if (le32_to_cpu(layout->ring[number].direction) != ring->direction)
+		return "its rings are not pairs of one to transmit and one to receive";
 	if (ring->count < 2 || ring->count > 4096 || offset % 64 ||
 	    offset + PTNET_RING_HEADER_BYTES + (u64)ring->count * sizeof(*ring->slots) > length)
 		return "a ring does not lie inside its memory";
@@ -559,11 +614,49 @@ static const char *ptnet_find_ring(struct ptnet *pt, struct ptnet_ring *ring, u3
 	return NULL;
 }
 
+/* The rings of a device that has all of them, or of the guest at a seat. */
+static const char *ptnet_find_rings(struct ptnet *pt, u32 rings, u32 seat, size_t length)
+{
+	struct ptnet_queue *queue;
+	const char *why = NULL;
+	u32 number = 0;
+
+	pt->end = pt->queues + pt->queues_count;
+	for (queue = pt->queues; queue < pt->end; queue++) {
+		queue->pt = pt;
+		queue->number = number++;
+		queue->tx.direction = PTNET_TX;
+		queue->tx.vector = PTNET_VECTOR(queue->number, PTNET_TX);
+		queue->tx.asked = get_random_u32();
+		queue->rx.direction = PTNET_RX;
+		queue->rx.vector = PTNET_VECTOR(queue->number, PTNET_RX);
+		queue->rx.asked = get_random_u32();
+		why = ptnet_find_ring(pt, &queue->tx, seat + queue->number, length);
+		if (!why)
+			why = ptnet_find_ring(pt, &queue->rx, rings / 2 + seat + queue->number,
+					      length);
+		if (why)
+			break;
+	}
+	return why;
+}
+
+/* How many pairs of rings the device has; 0 if that cannot be. */
+static u32 ptnet_count_queues(const struct ptnet *pt, u32 rings)
+{
+	u32 queues;
+
+	if (le32_to_cpu(pt->guest->version) == PTNET_GUEST_VERSION)
+		return 1;
+	queues = le32_to_cpu(pt->guest->queues);
+	return queues <= PTNET_QUEUES_MAX && queues == rings / 2 ? queues : 0;
+}
+
 static const char *ptnet_check(struct ptnet *pt, size_t length)
 {
 	const struct ptnet_layout *layout = pt->memory;
+	u32 rings, seat, version;
 	const char *why;
-	u32 rings, seat;
 	u64 end;
 
 	if (length < 4 * 4096)
@@ -577,12 +670,14 @@ static const char *ptnet_check(struct ptnet *pt, size_t length)
 	if (le64_to_cpu(pt->guest->magic) != PTNET_GUEST_MAGIC ||
 	    le64_to_cpu(layout->magic) != PTNET_RINGS_MAGIC)
 		return "it is no port of a ClearStream switch";
-	if (le32_to_cpu(pt->guest->version) != PTNET_GUEST_VERSION ||
+	version = le32_to_cpu(pt->guest->version);
+	if ((version != PTNET_GUEST_VERSION && version != PTNET_GUEST_VERSION_QUEUES) ||
 	    le32_to_cpu(layout->version) != PTNET_RINGS_VERSION)
 		return "it is of another version";
-	why = ptnet_find_ring(pt, &pt->tx, seat, PTNET_VECTOR_TX, length);
-	if (!why)
-		why = ptnet_find_ring(pt, &pt->rx, rings / 2 + seat, PTNET_VECTOR_RX, length);
+	pt->queues_count = ptnet_count_queues(pt, rings);
+	if (!pt->queues_count || (pt->queues_count > 1 && seat))
+		return "it has an impossible number of queues";
+	why = ptnet_find_rings(pt, rings, seat, length);
 	if (why)
 		return why;
 	pt->buffer_bytes = le32_to_cpu(layout->buffer_bytes);
@@ -621,44 +716,94 @@ static void ptnet_describe(struct ptnet *pt)
 					 pt->buffer_bytes);
 }
 
+/* Interrupts of a queue go to one processor, which also transmits on it. */
+static void ptnet_spread(struct ptnet *pt, bool spreads)
+{
+	u32 vectors = PTNET_VECTOR_CONTROL(pt->queues_count);
+	u32 i, cpu;
+
+	for (i = 0; i < vectors; i++) {
+		cpu = cpumask_local_spread(i / 2, NUMA_NO_NODE);
+		irq_set_affinity_and_hint(pci_irq_vector(pt->pdev, i),
+					  spreads ? cpumask_of(cpu) : NULL);
+	}
+}
+
+static void ptnet_free_vectors(struct ptnet *pt, u32 count)
+{
+	u32 control = PTNET_VECTOR_CONTROL(pt->queues_count);
+
+	while (count--)
+		free_irq(pci_irq_vector(pt->pdev, count),
+			 count == control ? (void *)pt : (void *)&pt->queues[count / 2]);
+	pci_free_irq_vectors(pt->pdev);
+}
+
 static int ptnet_request_irqs(struct ptnet *pt)
 {
-	static const irq_handler_t handlers[PTNET_VECTORS] = {
-		[PTNET_VECTOR_TX] = ptnet_tx_irq,
-		[PTNET_VECTOR_RX] = ptnet_rx_irq,
-		[PTNET_VECTOR_CONTROL] = ptnet_control_irq,
-	};
-	static const char * const names[PTNET_VECTORS] = {
-		[PTNET_VECTOR_TX] = "ptnet-tx",
-		[PTNET_VECTOR_RX] = "ptnet-rx",
-		[PTNET_VECTOR_CONTROL] = "ptnet-control",
-	};
-	int i, err;
+	static const irq_handler_t handlers[] = { ptnet_tx_irq, ptnet_rx_irq };
+	u32 control = PTNET_VECTOR_CONTROL(pt->queues_count);
+	u32 vectors = PTNET_VECTORS(pt->queues_count);
+	u32 i;
+	int err;
 
-	err = pci_alloc_irq_vectors(pt->pdev, PTNET_VECTORS, PTNET_VECTORS, PCI_IRQ_MSIX);
+	err = pci_alloc_irq_vectors(pt->pdev, vectors, vectors, PCI_IRQ_MSIX);
 	if (err < 0)
 		return err;
-	for (i = 0; i < PTNET_VECTORS; i++) {
-		err = request_irq(pci_irq_vector(pt->pdev, i), handlers[i], 0, names[i], pt);
+	for (i = 0; i < control; i++) {
+		struct ptnet_queue *queue = &pt->queues[i / 2];
+		char *name = queue->irq_names[i % 2];
+
+		snprintf(name, sizeof(queue->irq_names[0]), "ptnet-%s-%u", i % 2 ? "rx" : "tx",
+			 queue->number);
+		err = request_irq(pci_irq_vector(pt->pdev, i), handlers[i % 2], 0, name, queue);
 		if (err)
 			goto free;
 	}
+	err = request_irq(pci_irq_vector(pt->pdev, control), ptnet_control_irq, 0,
+			  "ptnet-control", pt);
+	if (err)
+		goto free;
+	if (pt->queues_count > 1)
+		ptnet_spread(pt, true);
 	return 0;
 
 free:
-	while (i--)
-		free_irq(pci_irq_vector(pt->pdev, i), pt);
-	pci_free_irq_vectors(pt->pdev);
+	ptnet_free_vectors(pt, i);
 	return err;
 }
 
 static void ptnet_free_irqs(struct ptnet *pt)
 {
-	int i;
+	ptnet_spread(pt, false);
+	ptnet_free_vectors(pt, PTNET_VECTORS(pt->queues_count));
+}
 
-	for (i = 0; i < PTNET_VECTORS; i++)
-		free_irq(pci_irq_vector(pt->pdev, i), pt);
-	pci_free_irq_vectors(pt->pdev);
+static void ptnet_del_napi(struct ptnet *pt)
+{
+	struct ptnet_queue *queue;
+
+	for (queue = pt->queues; queue < pt->end; queue++)
+		netif_napi_del(&queue->napi);
+}
+
+/* A processor transmits on the queue whose interrupts it has. */
+static void ptnet_set_xps(struct ptnet *pt)
+{
+	struct ptnet_queue *queue;
+	cpumask_var_t cpus;
+	u32 i;
+
+	if (!zalloc_cpumask_var(&cpus, GFP_KERNEL))
+		return;
+	for (queue = pt->queues; queue < pt->end; queue++) {
+		cpumask_clear(cpus);
+		for (i = queue->number; i < num_online_cpus(); i += pt->queues_count)
+			cpumask_set_cpu(cpumask_local_spread(i, NUMA_NO_NODE), cpus);
+		if (!cpumask_empty(cpus))
+			netif_set_xps_queue(pt->netdev, cpus, queue->number);
+	}
+	free_cpumask_var(cpus);
 }
 
 static int ptnet_map(struct ptnet *pt)
@@ -699,10 +844,11 @@ release:
 static int ptnet_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	struct net_device *netdev;
+	struct ptnet_queue *queue;
 	struct ptnet *pt;
 	int err;
 
-	netdev = alloc_etherdev(sizeof(*pt));
+	netdev = alloc_etherdev_mq(sizeof(*pt), PTNET_QUEUES_MAX);
 	if (!netdev)
 		return -ENOMEM;
 	SET_NETDEV_DEV(netdev, &pdev->dev);
@@ -710,8 +856,6 @@ static int ptnet_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	pt = netdev_priv(netdev);
 	pt->netdev = netdev;
 	pt->pdev = pdev;
-	pt->tx.asked = get_random_u32();
-	pt->rx.asked = get_random_u32();
 	INIT_WORK(&pt->link_work, ptnet_link_work);
 	INIT_DELAYED_WORK(&pt->ask_work, ptnet_ask_work);
 	err = ptnet_map(pt);
@@ -723,7 +867,10 @@ static int ptnet_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		err = -ENOMEM;
 		goto release;
 	}
-	netif_napi_add(netdev, &pt->napi, ptnet_poll);
+	netif_set_real_num_tx_queues(netdev, pt->queues_count);
+	netif_set_real_num_rx_queues(netdev, pt->queues_count);
+	for (queue = pt->queues; queue < pt->end; queue++)
+		netif_napi_add(netdev, &queue->napi, ptnet_poll);
 	ptnet_new_reset(pt);
 	pci_set_master(pdev);
 	err = ptnet_request_irqs(pt);
@@ -733,6 +880,8 @@ static int ptnet_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = register_netdev(netdev);
 	if (err)
 		goto irqs;
+	if (pt->queues_count > 1)
+		ptnet_set_xps(pt);
 	schedule_work(&pt->link_work);
 	return 0;
 
@@ -741,7 +890,7 @@ irqs:
 	cancel_work_sync(&pt->link_work);
 	cancel_delayed_work_sync(&pt->ask_work);
 stats:
-	netif_napi_del(&pt->napi);
+	ptnet_del_napi(pt);
 	free_percpu(netdev->tstats);
 release:
 	pci_release_regions(pdev);
@@ -762,8 +911,8 @@ static void ptnet_remove(struct pci_dev *pdev)
 	cancel_delayed_work_sync(&pt->ask_work);
 	/* Nobody uses the rings any more. */
 	ptnet_store(&pt->guest->reset, 0);
-	ptnet_kick(pt, PTNET_VECTOR_CONTROL);
-	netif_napi_del(&pt->napi);
+	ptnet_kick(pt, PTNET_VECTOR_CONTROL(pt->queues_count));
+	ptnet_del_napi(pt);
 	free_percpu(netdev->tstats);
 	pci_release_regions(pdev);
 	free_netdev(netdev);

@@ -54,8 +54,11 @@ struct ptnet_netmap {
 	/* The part of the port's memory that follows. */
 	phys_addr_t back;
 	size_t back_bytes;
-	struct ptnet_shadow tx;
-	struct ptnet_shadow rx;
+	struct ptnet_shadow tx[PTNET_QUEUES_MAX];
+	struct ptnet_shadow rx[PTNET_QUEUES_MAX];
+	/* The queues that it moves: all, or one. */
+	u32 first;
+	u32 end;
 	/* Which of the port's rings these are: their reset's number. */
 	u64 resets;
 	/* Whether there were any yet. */
@@ -75,6 +78,9 @@ static_assert(sizeof(struct nm_slot) == sizeof(struct ptnet_slot));
 /* 4 GiB of offsets for each file, so that one can be unmapped alone. */
 #define PTNET_FILE_PAGES_SHIFT	(32 - PAGE_SHIFT)
 static atomic_t ptnet_netmap_files = ATOMIC_INIT(0);
+
+/* In place of a queue's number. */
+#define PTNET_ALL_QUEUES	PTNET_QUEUES_MAX
 
 /* Rings. */
 
@@ -120,9 +126,14 @@ static void ptnet_shadow_begin(struct ptnet_shadow *shadow, struct ptnet_ring *r
 
 static void ptnet_shadows_begin(struct ptnet_netmap *nm, struct ptnet *pt)
 {
-	ptnet_shadow_begin(&nm->tx, &pt->tx, pt->has_rings ? ptnet_available(&pt->tx) : 0);
-	ptnet_shadow_begin(&nm->rx, &pt->rx, 0);
-	nm->resets = pt->counters.resets;
+	struct ptnet_queue *queue;
+
+	for (queue = pt->queues; queue < pt->end; queue++) {
+		ptnet_shadow_begin(&nm->tx[queue->number], &queue->tx,
+				   pt->has_rings ? ptnet_available(&queue->tx) : 0);
+		ptnet_shadow_begin(&nm->rx[queue->number], &queue->rx, 0);
+	}
+	nm->resets = pt->resets;
 	WRITE_ONCE(nm->has_rings, pt->has_rings);
 }
 
@@ -187,7 +198,7 @@ static int ptnet_sync(struct ptnet *pt, struct ptnet_shadow *shadow, struct ptne
 	}
 	tail = ptnet_index(ring, ptnet_available(ring));
 	while (shadow->tail != tail) {
-		if (ring == &pt->rx)
+		if (ring->direction == PTNET_RX)
 			ptnet_give_slot(shadow, ring, shadow->tail);
 		else
 			ptnet_return_slot(shadow, ring, shadow->tail);
@@ -200,17 +211,27 @@ static int ptnet_sync(struct ptnet *pt, struct ptnet_shadow *shadow, struct ptne
 
 static int ptnet_txsync(struct ptnet_netmap *nm, struct ptnet *pt)
 {
-	return ptnet_sync(pt, &nm->tx, &pt->tx);
+	int err = 0;
+	u32 i;
+
+	for (i = nm->first; i < nm->end && !err; i++)
+		err = ptnet_sync(pt, &nm->tx[i], &pt->queues[i].tx);
+	return err;
 }
 
 static int ptnet_rxsync(struct ptnet_netmap *nm, struct ptnet *pt)
 {
 	struct timespec64 now;
+	int err = 0;
+	u32 i;
 
 	ktime_get_real_ts64(&now);
-	WRITE_ONCE(nm->rx.ring->seconds, now.tv_sec);
-	WRITE_ONCE(nm->rx.ring->microseconds, now.tv_nsec / NSEC_PER_USEC);
-	return ptnet_sync(pt, &nm->rx, &pt->rx);
+	for (i = nm->first; i < nm->end && !err; i++) {
+		WRITE_ONCE(nm->rx[i].ring->seconds, now.tv_sec);
+		WRITE_ONCE(nm->rx[i].ring->microseconds, now.tv_nsec / NSEC_PER_USEC);
+		err = ptnet_sync(pt, &nm->rx[i], &pt->queues[i].rx);
+	}
+	return err;
 }
 
 /* Whether a switch serves the rings; without one nothing is moved. */
@@ -255,6 +276,21 @@ static bool ptnet_is_ready(struct ptnet_shadow *shadow, struct ptnet_ring *ring)
 	return true;
 }
 
+/* Whether any of the program's queues is ready; those that are not ask for an interrupt. */
+static bool ptnet_any_ready(struct ptnet_netmap *nm, struct ptnet *pt, u32 direction)
+{
+	bool is_ready = false;
+	u32 i;
+
+	for (i = nm->first; i < nm->end; i++) {
+		struct ptnet_queue *queue = &pt->queues[i];
+
+		is_ready |= direction == PTNET_TX ? ptnet_is_ready(&nm->tx[i], &queue->tx) :
+						    ptnet_is_ready(&nm->rx[i], &queue->rx);
+	}
+	return is_ready;
+}
+
 static __poll_t ptnet_netmap_poll(struct file *file, poll_table *table)
 {
 	struct ptnet_netmap *nm = file->private_data;
@@ -278,11 +314,11 @@ static __poll_t ptnet_netmap_poll(struct file *file, poll_table *table)
 		goto unlock;
 	}
 	/* An interrupt for one direction must not hide what the other has: both are asked. */
-	if (wants & EPOLLOUT && ptnet_is_ready(&nm->tx, &pt->tx)) {
+	if (wants & EPOLLOUT && ptnet_any_ready(nm, pt, PTNET_TX)) {
 		ready |= EPOLLOUT | EPOLLWRNORM;
 		ptnet_txsync(nm, pt);
 	}
-	if (wants & EPOLLIN && ptnet_is_ready(&nm->rx, &pt->rx)) {
+	if (wants & EPOLLIN && ptnet_any_ready(nm, pt, PTNET_RX)) {
 		ready |= EPOLLIN | EPOLLRDNORM;
 		ptnet_rxsync(nm, pt);
 	}
@@ -312,11 +348,9 @@ void ptnet_netmap_resume(struct ptnet *pt)
 
 	if (!nm)
 		return;
-	if (pt->has_rings && nm->resets != pt->counters.resets)
+	if (pt->has_rings && nm->resets != pt->resets)
 		ptnet_shadows_begin(nm, pt);
-	/* A switch that came back knows nothing of earlier rings of the bell. */
-	pt->tx.answered = 0;
-	pt->rx.answered = 0;
+	ptnet_forget_answers(pt);
 	mutex_unlock(&nm->lock);
 	wake_up_interruptible(&nm->wait);
 }
@@ -362,7 +396,12 @@ static size_t ptnet_ring_bytes(const struct ptnet_ring *ring)
 
 static size_t ptnet_front_bytes(const struct ptnet *pt)
 {
-	return PAGE_SIZE + ptnet_ring_bytes(&pt->tx) + ptnet_ring_bytes(&pt->rx);
+	const struct ptnet_queue *queue;
+	size_t bytes = PAGE_SIZE;
+
+	for (queue = pt->queues; queue < pt->end; queue++)
+		bytes += ptnet_ring_bytes(&queue->tx) + ptnet_ring_bytes(&queue->rx);
+	return bytes;
 }
 
 /* The buffers' first byte, in the page in which the program's view begins. */
@@ -378,23 +417,27 @@ static size_t ptnet_back_bytes(const struct ptnet *pt)
 
 static void ptnet_describe_ring(struct ptnet_netmap *nm, const struct ptnet *pt,
 				struct ptnet_shadow *shadow, const struct ptnet_ring *ring,
-				size_t offset)
+				u32 number, size_t offset)
 {
 	struct nm_ring *view = nm->front + offset;
 	struct nm_if *interface = nm->front;
+	u32 index = ring->direction == PTNET_TX ? number : pt->queues_count + number;
 
-	interface->ring_ofs[ring->vector] = offset;
+	interface->ring_ofs[index] = offset;
 	view->buf_ofs = nm->front_bytes + ptnet_buffers_in_page(pt) - offset;
 	view->num_slots = ring->count;
 	view->buf_size = pt->buffer_bytes;
-	view->dir = ring->vector;
+	view->ringid = number;
+	view->dir = ring->direction;
 	shadow->ring = view;
 }
 
-/* The rings become the program's; with the RTNL held. */
-static int ptnet_netmap_bind(struct ptnet_netmap *nm, struct ptnet *pt, u64 flags)
+/* The rings become the program's, which moves those of one queue or of all; with the RTNL held. */
+static int ptnet_netmap_bind(struct ptnet_netmap *nm, struct ptnet *pt, u32 only, u64 flags)
 {
+	struct ptnet_queue *queue;
 	struct nm_if *interface;
+	size_t offset = PAGE_SIZE;
 
 	if (nm->front || rtnl_dereference(pt->netmap))
 		return -EBUSY;
@@ -406,14 +449,22 @@ static int ptnet_netmap_bind(struct ptnet_netmap *nm, struct ptnet *pt, u64 flag
 		   round_down(pt->buffers - (u8 *)pt->memory, PAGE_SIZE);
 	nm->back_bytes = ptnet_back_bytes(pt);
 	nm->flags = flags;
+	nm->first = only == PTNET_ALL_QUEUES ? 0 : only;
+	nm->end = only == PTNET_ALL_QUEUES ? pt->queues_count : only + 1;
 	interface = nm->front;
 	strscpy(interface->name, pt->netdev->name, sizeof(interface->name));
 	interface->version = NM_API;
 	interface->flags = NM_IF_PRIV_MEM;
-	interface->tx_rings = 1;
-	interface->rx_rings = 1;
-	ptnet_describe_ring(nm, pt, &nm->tx, &pt->tx, PAGE_SIZE);
-	ptnet_describe_ring(nm, pt, &nm->rx, &pt->rx, PAGE_SIZE + ptnet_ring_bytes(&pt->tx));
+	interface->tx_rings = pt->queues_count;
+	interface->rx_rings = pt->queues_count;
+	for (queue = pt->queues; queue < pt->end; queue++) {
+		ptnet_describe_ring(nm, pt, &nm->tx[queue->number], &queue->tx, queue->number,
+				    offset);
+		offset += ptnet_ring_bytes(&queue->tx);
+		ptnet_describe_ring(nm, pt, &nm->rx[queue->number], &queue->rx, queue->number,
+				    offset);
+		offset += ptnet_ring_bytes(&queue->rx);
+	}
 
 	ptnet_quiesce(pt);
 	mutex_lock(&nm->lock);
@@ -423,6 +474,17 @@ static int ptnet_netmap_bind(struct ptnet_netmap *nm, struct ptnet *pt, u64 flag
 	mutex_unlock(&nm->lock);
 	ptnet_follow(pt);
 	return 0;
+}
+
+/* Whether the switch has taken what the program has sent. */
+static bool ptnet_is_drained(struct ptnet *pt)
+{
+	struct ptnet_queue *queue;
+
+	for (queue = pt->queues; queue < pt->end; queue++)
+		if (ptnet_available(&queue->tx) != queue->tx.count - 1)
+			return false;
+	return true;
 }
 
 /* Gives the rings back to the interface. */
@@ -439,7 +501,7 @@ static void ptnet_netmap_unbind(struct ptnet_netmap *nm)
 		if (!pt)
 			break;
 		if (ptnet_is_served(pt))
-			is_empty = ptnet_available(&pt->tx) == pt->tx.count - 1;
+			is_empty = ptnet_is_drained(pt);
 		mutex_unlock(&nm->lock);
 		if (is_empty)
 			break;
@@ -478,18 +540,24 @@ static int ptnet_registration(struct ptnet_netmap *nm, const char *name, u32 mod
 
 	if (flags & (NM_MONITOR_TX | NM_MONITOR_RX | NM_ZCOPY_MON))
 		return -EOPNOTSUPP;
-	if (mode != NM_REG_DEFAULT && mode != NM_REG_ALL_NIC && (mode != NM_REG_ONE_NIC || ring))
+	if (mode != NM_REG_DEFAULT && mode != NM_REG_ALL_NIC && mode != NM_REG_ONE_NIC)
 		return -EINVAL;
 	rtnl_lock();
 	pt = ptnet_named(name);
-	err = pt ? ptnet_netmap_bind(nm, pt, flags) : -ENXIO;
+	if (!pt)
+		err = -ENXIO;
+	else if (mode == NM_REG_ONE_NIC && ring >= pt->queues_count)
+		err = -EINVAL;
+	else
+		err = ptnet_netmap_bind(nm, pt, mode == NM_REG_ONE_NIC ? ring : PTNET_ALL_QUEUES,
+					flags);
 	if (!err) {
 		answer->offset = 0;
 		answer->memsize = nm->front_bytes + nm->back_bytes;
-		answer->tx_slots = pt->tx.count;
-		answer->rx_slots = pt->rx.count;
-		answer->tx_rings = 1;
-		answer->rx_rings = 1;
+		answer->tx_slots = pt->queues[0].tx.count;
+		answer->rx_slots = pt->queues[0].rx.count;
+		answer->tx_rings = pt->queues_count;
+		answer->rx_rings = pt->queues_count;
 		answer->host_tx_rings = 0;
 		answer->host_rx_rings = 0;
 		answer->mem_id = pt->netdev->ifindex;
@@ -514,10 +582,10 @@ static int ptnet_port_info(const char *name, struct nm_port_info *answer, u32 *h
 	if (pt) {
 		*answer = (struct nm_port_info) {
 			.memsize = ptnet_front_bytes(pt) + ptnet_back_bytes(pt),
-			.tx_slots = pt->tx.count,
-			.rx_slots = pt->rx.count,
-			.tx_rings = 1,
-			.rx_rings = 1,
+			.tx_slots = pt->queues[0].tx.count,
+			.rx_slots = pt->queues[0].rx.count,
+			.tx_rings = pt->queues_count,
+			.rx_rings = pt->queues_count,
 			.mem_id = pt->netdev->ifindex,
 		};
 		*header_bytes = pt->header_bytes;
@@ -605,6 +673,8 @@ static long ptnet_netmap_legacy(struct ptnet_netmap *nm, bool registers,
 		info.memsize = reg.memsize;
 		info.tx_slots = reg.tx_slots;
 		info.rx_slots = reg.rx_slots;
+		info.tx_rings = reg.tx_rings;
+		info.rx_rings = reg.rx_rings;
 		info.mem_id = reg.mem_id;
 	} else {
 		err = ptnet_port_info(request.name, &info, &header_bytes);
@@ -615,8 +685,8 @@ static long ptnet_netmap_legacy(struct ptnet_netmap *nm, bool registers,
 	request.memsize = info.memsize;
 	request.tx_slots = info.tx_slots;
 	request.rx_slots = info.rx_slots;
-	request.tx_rings = 1;
-	request.rx_rings = 1;
+	request.tx_rings = info.tx_rings;
+	request.rx_rings = info.rx_rings;
 	request.arg2 = info.mem_id;
 	request.arg3 = 0;
 	return copy_to_user(argument, &request, sizeof(request)) ? -EFAULT : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * /dev/netmap of the guest: what it shares with programs (netmap's API 14, as
- * far as a port with one pair of rings needs it), and what the network
+ * far as a port needs it), and what the network
  * interface calls.
  */
 #ifndef PTNET_NETMAP_H
@@ -120,7 +120,8 @@ struct nm_if {
 	__u32 host_tx_rings;
 	__u32 host_rx_rings;
 	__u32 spare[3];
-	__s64 ring_ofs[2];
+	/* Of the rings to transmit, then of those to receive. */
+	__s64 ring_ofs[];
 };
 
 #define NM_IF_PRIV_MEM		1

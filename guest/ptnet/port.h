@@ -27,18 +27,35 @@ struct ptnet_ring {
 	/* The switch's number that was answered last. */
 	u32 answered;
 	u32 vector;
+	u32 direction;
 };
 
-struct ptnet_counters {
+struct ptnet_queue_counters {
+	u64 tx_packets;
+	u64 tx_bytes;
 	u64 tx_kicks;
 	u64 tx_stops;
 	u64 tx_irqs;
+	u64 rx_packets;
+	u64 rx_bytes;
 	u64 rx_kicks;
 	u64 rx_irqs;
 	u64 rx_no_memory;
 	u64 rx_bad_frames;
-	u64 resets;
 };
+
+/* A pair of rings. The switch decides by a packet's flow in which of them it
+ * is received.
+ */
+struct ptnet_queue {
+	struct ptnet *pt;
+	u32 number;
+	struct ptnet_ring tx;
+	struct ptnet_ring rx;
+	struct napi_struct napi;
+	struct ptnet_queue_counters counters;
+	char irq_names[2][16];
+} ____cacheline_aligned_in_smp;
 
 struct ptnet {
 	struct net_device *netdev;
@@ -51,9 +68,6 @@ struct ptnet {
 	u32 buffers_count;
 	u32 header_bytes;
 	u32 tx_slots_most;
-	struct ptnet_ring tx;
-	struct ptnet_ring rx;
-	struct napi_struct napi;
 	struct work_struct link_work;
 	struct delayed_work ask_work;
 	/* The reset that this driver asked for last. */
@@ -64,8 +78,23 @@ struct ptnet {
 	bool is_open;
 	/* The program that has the rings instead of the interface; changed with the RTNL held. */
 	struct ptnet_netmap __rcu *netmap;
-	struct ptnet_counters counters;
+	u64 resets;
+	u32 queues_count;
+	struct ptnet_queue queues[PTNET_QUEUES_MAX];
+	/* Behind the last queue that there is. */
+	struct ptnet_queue *end;
 };
+
+/* A switch that came back knows nothing of earlier rings of the bell. */
+static inline void ptnet_forget_answers(struct ptnet *pt)
+{
+	struct ptnet_queue *queue;
+
+	for (queue = pt->queues; queue < pt->end; queue++) {
+		queue->tx.answered = 0;
+		queue->rx.answered = 0;
+	}
+}
 
 /* The interface stops using the rings; with the RTNL held. In main.c, as what follows. */
 void ptnet_quiesce(struct ptnet *pt);

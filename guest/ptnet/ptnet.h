@@ -13,7 +13,10 @@
 #define PTNET_RINGS_MAGIC	0x3153474e49525343ULL
 #define PTNET_RINGS_VERSION	1
 #define PTNET_GUEST_MAGIC	0x3154454e54505343ULL
+/* Version 1 has one pair of rings, version 2 says how many. */
 #define PTNET_GUEST_VERSION	1
+#define PTNET_GUEST_VERSION_QUEUES 2
+#define PTNET_QUEUES_MAX	8
 
 #define PTNET_GUEST_OFFSET	2048
 #define PTNET_GUEST_BYTES	128
@@ -56,7 +59,9 @@ struct ptnet_guest {
 	__le32 generation;
 	/* Whether a switch serves the port. */
 	__le32 link;
-	u8 pad[28];
+	/* Pairs of rings, in version 2: first all to transmit, then all to receive. */
+	__le32 queues;
+	u8 pad[24];
 	/* The reset that the driver asks for; 0: no driver is there. */
 	__le32 reset;
 };
@@ -87,13 +92,18 @@ struct ptnet_slot {
 
 #define PTNET_MORE_FRAGMENTS	0x20
 
-/* Interrupts of the device, and doorbells to the host: the same numbers. */
+/* Directions of rings. */
 enum {
-	PTNET_VECTOR_TX,
-	PTNET_VECTOR_RX,
-	PTNET_VECTOR_CONTROL,
-	PTNET_VECTORS,
+	PTNET_TX,
+	PTNET_RX,
 };
+
+/* Interrupts of the device, and doorbells to the host: the same numbers. Each
+ * pair of rings has two, one for each direction; the control's comes last.
+ */
+#define PTNET_VECTOR(queue, direction)	(2 * (queue) + (direction))
+#define PTNET_VECTOR_CONTROL(queues)	(2 * (queues))
+#define PTNET_VECTORS(queues)		(2 * (queues) + 1)
 
 /* Registers of QEMU's ivshmem-doorbell, in BAR 0. The host is peer 0, the guest
  * at the first seat peer 1.

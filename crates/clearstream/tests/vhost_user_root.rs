@@ -16,9 +16,15 @@ const MIB: usize = 1 << 20;
 pub(crate) fn images() -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = Path::new(PROGRAM).parent().unwrap().join("../guest");
-    // Built with the tests; a guest whose device has /dev/netmap uses it.
-    let netmap = Path::new(PROGRAM).with_file_name("examples").join("netmap_frames");
-    let made = Command::new(source.join("tools/guest")).args([&folder, &netmap]).status().unwrap();
+    // Built with the tests; a guest whose device has /dev/netmap uses them.
+    let examples = Path::new(PROGRAM).with_file_name("examples");
+    let mut command = Command::new(source.join("tools/guest"));
+    command
+        .arg(&folder)
+        .args(["frames", "nonsense"].map(|one| examples.join(format!("netmap_{one}"))));
+    let ethtool = ["/usr/sbin/ethtool", "/sbin/ethtool"].map(Path::new);
+    command.args(ethtool.iter().find(|path| path.exists()));
+    let made = command.status().unwrap();
     assert!(made.success(), "tools/guest: {made}");
     folder
 }

@@ -1,6 +1,7 @@
 //! `clearstream vm`: guests under stock QEMU, at ports of a switch. No privilege is needed. What boots is made by
 //! `tools/guest` and kept. A boot may take a minute where others want the cores: nothing here is judged by time.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
@@ -310,13 +311,72 @@ fn netmap_between(bed: &Testbed, ptnet: &str, virtio: &str) {
     file_by_tcp(bed, virtio, ptnet);
 }
 
-/// A guest that drives its port's rings itself, beside one with a stock virtio-net driver.
+/// What `ethtool -S` says in a guest.
+fn statistics(bed: &Testbed, short: &str) -> HashMap<String, u64> {
+    let said = bed.shell(short, "ethtool -S eth0");
+    let pairs = said.lines().filter_map(|line| line.trim().split_once(": "));
+    pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
+}
+
+/// Flows to a guest with three pairs of queues come in all of its receive rings, each with its interrupt, and leave by
+/// the queues of its processors.
+fn flows_are_spread(bed: &Testbed) {
+    let channels = bed.shell("one", "ethtool -l eth0; ls /sys/class/net/eth0/queues");
+    assert_eq!(channels.matches("Combined:\t3").count(), 2, "{channels}");
+    assert_eq!((channels.matches("rx-").count(), channels.matches("tx-").count()), (3, 3));
+    let before = statistics(bed, "one");
+    // Nobody listens: each is refused. That one of the queues is left out by chance is less likely than 1 in a million.
+    bed.shell("two", "for port in $(seq 6001 6040); do nc -w 9 10.0.0.1 $port; done 2>&1; true");
+    let grown = |wanted: &str| {
+        let after = statistics(bed, "one");
+        let of_queue = |queue: usize| {
+            let name = wanted.replace('#', &queue.to_string());
+            after[&name].checked_sub(before[&name]).expect("counters only grow")
+        };
+        [0, 1, 2].map(of_queue)
+    };
+    wait_until("all queues have received", || {
+        grown("rx_queue_#_packets").iter().all(|&count| count > 0)
+    });
+    assert!(
+        grown("rx_queue_#_irqs").iter().all(|&count| count > 0),
+        "{:?}",
+        grown("rx_queue_#_irqs")
+    );
+    let sent = grown("tx_queue_#_packets");
+    assert!(sent.iter().sum::<u64>() > 0, "{sent:?}");
+    let all = statistics(bed, "one");
+    let sum =
+        |kind: &str| (0..3).map(|queue| all[&format!("rx_queue_{queue}_{kind}")]).sum::<u64>();
+    assert_eq!(all["rx_bytes"], sum("bytes"));
+}
+
+/// A program in the guest writes nonsense into the rings that it was given: the guest's kernel refuses what it can see, the
+/// switch the rest, and afterwards all is as before.
+fn nonsense_harms_nobody(bed: &Testbed) {
+    let daemon = bed.switch.daemon.id();
+    for seed in 1..=3 {
+        let said = bed.shell("one", &format!("netmap_nonsense eth0 2000 {seed}"));
+        let counts: Vec<u64> = said.split_whitespace().map(|one| one.parse().unwrap()).collect();
+        assert!(counts.len() == 2 && !counts.contains(&0), "refused and not: {said}");
+    }
+    wait_until("the guest has its interface again", || {
+        bed.shell("one", "cat /sys/class/net/eth0/carrier").trim() == "1"
+    });
+    assert_eq!(bed.switch.daemon.id(), daemon);
+    let fault = bed.listed("two")["network"].as_str().unwrap().to_owned();
+    assert!(fault.starts_with("guest runs") && !fault.contains("fault"), "{fault}");
+    file_by_tcp(bed, "one", "two");
+    file_by_tcp(bed, "two", "one");
+}
+
+/// A guest that drives its port's rings itself, with several queues, beside one with a stock virtio-net driver.
 #[test]
 fn a_ptnet_guest_speaks_with_a_virtio_guest_and_outlives_its_switch_its_driver_and_its_faults() {
     let mut bed = Testbed::new("ptnet");
     let (one, _two) = std::thread::scope(|scope| {
         let two = scope.spawn(|| bed.run("two", ""));
-        (bed.run("one", " --type ptnet"), two.join().unwrap())
+        (bed.run("one", " --type ptnet --cores 2 --queues 3"), two.join().unwrap())
     });
     let listed = bed.listed("one");
     assert_eq!((&listed["type"], &bed.listed("two")["type"]), (&"ptnet".into(), &"virtio".into()));
@@ -330,7 +390,9 @@ fn a_ptnet_guest_speaks_with_a_virtio_guest_and_outlives_its_switch_its_driver_a
     bed.shell("two", "ping -c 3 -W 60 -s 1400 10.0.0.1");
     file_by_tcp(&bed, "one", "two");
     file_by_tcp(&bed, "two", "one");
+    flows_are_spread(&bed);
     netmap_between(&bed, "one", "two");
+    nonsense_harms_nobody(&bed);
     // The switch is killed: the guest has no carrier until another serves the same rings.
     carrier_becomes(&bed, "1");
     bed.kill_switch();
@@ -338,10 +400,10 @@ fn a_ptnet_guest_speaks_with_a_virtio_guest_and_outlives_its_switch_its_driver_a
     bed.start_switch();
     ["one", "two"].into_iter().for_each(|short| bed.runs_at_its_port(short));
     file_by_tcp(&bed, "one", "two");
-    // A cursor of the receive ring that is no slot, as the guest could write it: the switch ends the rings and says why,
-    // and the driver gets new ones.
+    // A cursor of the last receive ring that is no slot, as the guest could write it: the switch ends the rings and says
+    // why, and the driver gets new ones.
     let memory = memory_of_port(pid(&one, "pid"));
-    memory.write_all_at(&9999_u32.to_le_bytes(), 4096 + 64).unwrap();
+    memory.write_all_at(&9999_u32.to_le_bytes(), 4096 + 5 * 64).unwrap();
     bed.exec("one", &["ping", "-c", "1", "-W", "1", "10.0.0.2"]);
     wait_until("the guest has new rings", || {
         let network = bed.listed("one")["network"].as_str().unwrap().to_owned();
@@ -518,8 +580,13 @@ fn printed_lines_start_nothing() {
     let line = String::from_utf8(output.unwrap().stdout).unwrap();
     assert!(line.contains(" ivshmem-doorbell,chardev=port,bus=root,vectors=3"), "{line}");
     let two = words.replace("--print", "--type ptnet --queues 2 --print");
-    let refused = bed.vm(&two).arg(images()).output().unwrap();
-    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let line = String::from_utf8(bed.vm(&two).arg(images()).output().unwrap().stdout).unwrap();
+    assert!(line.contains(" ivshmem-doorbell,chardev=port,bus=root,vectors=5"), "{line}");
+    for more in ["--type ptnet --queues 9", "--type ptnet --trust group --queues 2"] {
+        let many = words.replace("--print", &format!("{more} --print"));
+        let refused = bed.vm(&many).arg(images()).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    }
     assert_eq!(bed.listed("print"), Value::Null);
     let path = bed.switch.socket.with_extension("vm");
     let said = bed.must(&format!("port vale0:theirs --path {} --memory 512M", path.display()));

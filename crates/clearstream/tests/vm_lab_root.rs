@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use packet_switch::client::Connection;
 use serde_json::Value;
 use sys::private::Scratch;
 
@@ -19,8 +20,8 @@ struct Testbed {
 }
 
 impl Testbed {
-    /// From the file of a built-in lab.
-    fn up(builtin: &str) -> Self {
+    /// From the file of a built-in lab, as `change` changes it.
+    fn up(builtin: &str, change: fn(&str) -> String) -> Self {
         let files = Scratch::new("vm-lab").unwrap();
         let name = format!("t{}-{builtin}", std::process::id());
         let text = clearstream(&["lab", "show", builtin]);
@@ -29,7 +30,8 @@ impl Testbed {
         let given = format!("name = \"{builtin}\"");
         assert!(text.contains(&given), "{text}");
         let file = files.path().join("lab.toml");
-        std::fs::write(&file, text.replace(&given, &format!("name = \"{name}\""))).unwrap();
+        std::fs::write(&file, change(&text).replace(&given, &format!("name = \"{name}\"")))
+            .unwrap();
         let own = std::process::id().to_string();
         let up = clearstream(&["lab", "up", file.to_str().unwrap(), "--while", &own]);
         assert!(up.status.success(), "{up:?}");
@@ -93,14 +95,46 @@ fn file_by_tcp(bed: &Testbed, from: &str, to: &str, port: u16) {
     wait_until("all has come", || bed.must(to, &format!("md5sum <{there}"))[..32] == sent[..32]);
 }
 
+/// As the comment in the lab's file says.
+#[test]
+fn root_two_guests_of_a_lab_are_a_trust_group_and_their_frames_change_hands() {
+    let bed = Testbed::up("vm-pair", |text| {
+        let keys = |wanted: &str| {
+            text.lines().find_map(|line| line.strip_prefix("#   ")?.strip_prefix(wanted))
+        };
+        let both = format!("type{}\ntrust{}\n", keys("type").unwrap(), keys("trust").unwrap());
+        ["one", "two"].iter().fold(text.to_owned(), |text, guest| {
+            text.replace(&format!("[guest.{guest}]\n"), &format!("[guest.{guest}]\n{both}"))
+        })
+    });
+    bed.must("one", "ping -c 3 -W 60 two");
+    file_by_tcp(&bed, "one", "two", 5002);
+    let status = clearstream(&["lab", "status", &bed.name, "--json"]);
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    let socket = status["labs"][0]["switches"][0]["socket"].as_str().unwrap();
+    let mut connection = Connection::open(socket.as_ref()).unwrap();
+    let entries = connection.list().unwrap();
+    let handed_over = |name: &str| {
+        let entry = entries.iter().find(|entry| entry.name == name).expect(name);
+        let group = entry.trust.as_ref().map(ToString::to_string);
+        assert_eq!(group.as_deref(), Some("pair"), "{name}");
+        entry.count.as_ref().expect("counters").handed_over
+    };
+    // The file alone is 16 super-segments, and is acknowledged.
+    let (to_one, to_two) = (handed_over("desk:one"), handed_over("desk:two"));
+    assert!(to_one > 3 && to_two > 16, "{to_one} and {to_two} frames");
+}
+
 #[test]
 fn root_a_lab_of_guests_and_a_host_is_one_network_and_leaves_nothing_when_killed() {
-    let bed = Testbed::up("vm-mixed");
+    let bed = Testbed::up("vm-mixed", str::to_owned);
     assert_eq!(bed.must("one", "hostname").trim(), "one");
     assert_eq!(bed.exec("two", "exit 7").status.code(), Some(7));
     // Each reaches the others by name.
     bed.must("one", "ping -c 1 -W 60 two && ping -c 1 -W 60 three && ping -c 1 -W 60 box");
     bed.must("box", "ping -c 1 -W 60 one && ping -c 1 -W 60 two && ping -c 1 -W 60 three");
+    // The second has two cores, and so two pairs of queues.
+    assert_eq!(bed.must("two", "ls /sys/class/net/eth0/queues | grep -c rx-").trim(), "2");
     // Between two guests that drive their ports' rings, and to one of them from a guest with a stock driver.
     assert_eq!(bed.must("two", "[ -e /sys/module/ptnet ] && echo has it").trim(), "has it");
     file_by_tcp(&bed, "one", "two", 5002);

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use vm::accelerator::{choose, qemu_version};
-use vm::line::{MachineConfig, PortType, QUEUES_MAX, mac_of, quoted};
+use vm::line::{MachineConfig, PortType, mac_of, quoted};
 use vm::{Machine, Place, ShellEnd, Start};
 
 use crate::lab::Lab;
@@ -40,17 +40,14 @@ pub(crate) fn start(lab: &Lab, program: &Program) -> Result<Vec<String>, LabErro
         let config = MachineConfig {
             name: guest.name.clone(),
             port_type: guest.port_type,
-            trust: None,
+            trust: guest.trust.clone(),
             switch: lab.switch_socket(&switch.name),
             kernel: Some(image.kernel.clone()),
             initrd: Some(image.initrd.clone()),
             disk: None,
             memory_bytes: guest.memory_bytes,
             cores: guest.cores,
-            queues: match guest.port_type {
-                PortType::Virtio => guest.cores.min(QUEUES_MAX),
-                PortType::Ptnet | PortType::Tap => 1,
-            },
+            queues: guest.queues_count(),
             mac: mac_of(&port),
             port: Some(port),
             passthrough: None,

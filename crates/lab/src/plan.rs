@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
+use packet_switch::Name;
 use serde::{Deserialize, Serialize};
 use switch::lightpath::{BurstLoss, JitterShape, LightpathConfig, Shaper};
 use vm::line::PortType;
@@ -113,8 +114,28 @@ pub struct GuestPlan {
     pub port_type: PortType,
     /// Memory, bytes.
     pub memory_bytes: u64,
-    /// Cores of its own, each with a pair of queues unless it is connected by ptnet.
+    /// Cores of its own.
     pub cores: u32,
+    /// Pairs of queues of its network device; absent: one for each core, as far as it can have so many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<u32>,
+    /// The trust group that its port is a member of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<Name>,
+}
+
+impl GuestPlan {
+    /// Most pairs of queues that it can have.
+    #[must_use]
+    pub fn queues_max(&self) -> u32 {
+        self.port_type.queues_max(self.trust.is_some())
+    }
+
+    /// The pairs of queues that it has.
+    #[must_use]
+    pub fn queues_count(&self) -> u32 {
+        self.queues.unwrap_or(self.cores.min(self.queues_max()))
+    }
 }
 
 /// A link between two hosts.

@@ -121,7 +121,9 @@ pub enum Ask {
         shape: Shape,
     },
     /// A port that nobody has, with rings in memory of the client's, which comes with the request: the sealed memfd,
-    /// then as in [`Answer::Attached`] the bells. The answer brings none.
+    /// then as in [`Answer::Attached`] the bells. The answer brings none. Bells of several pairs of rings, up to
+    /// [`PAIRS_MAX`], make a port with as many: of their rings all that transmit come first, and a frame is received in
+    /// the ring that its flow chooses.
     AttachMemory {
         /// Name of the port.
         port: PortName,
@@ -187,6 +189,9 @@ pub enum Ask {
         after: Option<String>,
     },
 }
+
+/// Most pairs of rings of a port whose client brings the memory.
+pub const PAIRS_MAX: u32 = 8;
 
 /// Seats of a trust group's memory: so many members share one, further ones the next.
 pub const TRUST_SEATS: u8 = 7;

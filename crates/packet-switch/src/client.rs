@@ -196,8 +196,9 @@ impl Connection {
         self.attach(Ask::OpenPipe { group: group.clone(), end, shape })
     }
 
-    /// Attaches memory of the caller's own to a port that nobody has; the number of the attachment. With it go the
-    /// bells of the transmit ring and of the receive ring: of each, first the one that the switch waits for.
+    /// Attaches memory of the caller's own to a port that nobody has; the number of the attachment. With it go, for each
+    /// pair of rings, the bells of the transmit ring and of the receive ring: of each, first the one that the switch
+    /// waits for.
     ///
     /// # Errors
     /// The port is not there, it or the memory is in use, or the memory is no use for a port of its shape.
@@ -206,7 +207,7 @@ impl Connection {
         port: &PortName,
         is_fresh: bool,
         memory: BorrowedFd<'_>,
-        bells: [[&Bell; 2]; 2],
+        bells: &[[[&Bell; 2]; 2]],
     ) -> Result<u32, ClientError> {
         let ask = Ask::AttachMemory { port: port.clone(), is_fresh, trust: None };
         self.bring_memory(ask, memory, bells)
@@ -246,17 +247,17 @@ impl Connection {
     ) -> Result<u32, ClientError> {
         let trust = Some(seat.clone());
         let ask = Ask::AttachMemory { port: port.clone(), is_fresh: true, trust };
-        self.bring_memory(ask, memory, bells)
+        self.bring_memory(ask, memory, &[bells])
     }
 
     fn bring_memory(
         &mut self,
         ask: Ask,
         memory: BorrowedFd<'_>,
-        [tx, rx]: [[&Bell; 2]; 2],
+        bells: &[[[&Bell; 2]; 2]],
     ) -> Result<u32, ClientError> {
-        let bells = [tx[0], tx[1], rx[0], rx[1]].map(AsFd::as_fd);
-        let fds = [&[memory], &bells[..]].concat();
+        let bells = bells.iter().flatten().flatten().map(AsFd::as_fd);
+        let fds: Vec<_> = std::iter::once(memory).chain(bells).collect();
         match self.exchange_with(ask, &fds)? {
             (Answer::Attached { attachment, .. }, _) => Ok(attachment),
             (other, _) => Err(unexpected(&other)),

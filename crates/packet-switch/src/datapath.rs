@@ -12,6 +12,7 @@ mod link;
 mod marks;
 mod monitor;
 mod outlet;
+mod queues;
 mod resident;
 mod sleep;
 mod translate;
@@ -36,6 +37,7 @@ pub(crate) use link::{Command, Link};
 pub(crate) use marks::{Holders, Marks};
 pub(crate) use monitor::Monitor;
 pub(crate) use outlet::Outlet;
+pub(crate) use queues::{Inlets, Outlets};
 pub(crate) use resident::Resident;
 pub(crate) use work::Credit;
 
@@ -62,13 +64,13 @@ pub(crate) struct PortEnds {
     pub(crate) serial: u64,
     /// Whose client it is.
     pub(crate) user: u32,
-    pub(crate) inlet: Inlet,
-    pub(crate) outlet: Outlet,
+    pub(crate) inlets: Inlets,
+    pub(crate) outlets: Outlets,
     pub(crate) marks: Marks,
     /// Bytes of virtio-net header before each of its frames: 0, 10 or 12.
     pub(crate) header_bytes: u8,
-    /// Rung by the client when the switch sleeps.
-    pub(crate) kick: Bell,
+    /// Rung by the client when the switch sleeps, one for each transmit ring.
+    pub(crate) kicks: Vec<Bell>,
     pub(crate) counters: Arc<PortCounters>,
     pub(crate) credit: Credit,
     /// The first port that has yet to get the frame that comes next: it costs more than a turn.
@@ -107,7 +109,8 @@ pub(crate) struct Datapath {
     eagerness: Eagerness,
     began: Instant,
     wakeups: Cell<u64>,
-    wakes: Wakes,
+    /// Of the receive rings of the same number, as many as any port has.
+    wakes: Vec<Wakes>,
     /// Ports that are to be polled without end.
     polled: PortSet,
     residents: Residents,
@@ -148,7 +151,7 @@ impl Datapath {
             eagerness: Eagerness::default(),
             began: Instant::now(),
             wakeups: Cell::new(0),
-            wakes: Wakes::default(),
+            wakes: vec![Wakes::default()],
             polled: PortSet::default(),
             residents: Residents::default(),
             signaller: None,
@@ -228,7 +231,7 @@ impl Datapath {
         let Some(port) = &mut self.ports[id.index()] else { return 0 };
         // Who is told that it is attached gets every frame that anybody sends afterwards. Such a frame may have come
         // since the round began, so commands are looked at after it was seen and before it is routed.
-        if port.inlet.look() {
+        if port.inlets.look() {
             self.obey();
         }
         // Taken out while it is served, so that its frames can be written to the others.
@@ -252,9 +255,9 @@ impl Datapath {
         assert!(self.fault.take_if(|id| *id == source.id).is_none(), "asked for");
         let Some(credit) = source.credit.refill(share) else {
             // It pays for its last turns; its frames wait where they are.
-            return source.inlet.has_some().map(usize::from);
+            return source.inlets.current().has_some().map(usize::from);
         };
-        source.inlet.take(&mut source.marks, &mut self.taken)?;
+        source.inlets.current_mut().take(&mut source.marks, &mut self.taken)?;
         if self.taken.slots.is_empty() {
             return Ok(0);
         }
@@ -267,7 +270,7 @@ impl Datapath {
         }
         if !self.steps.take(source.id, spent.saturating_sub(credit)) {
             source.rest = begun;
-            source.inlet.put_back(&mut source.marks, &mut self.taken, 0);
+            source.inlets.current().put_back(&mut source.marks, &mut self.taken, 0);
             return Ok(1);
         }
         if self.watched != PortSet::default() {
@@ -288,12 +291,12 @@ impl Datapath {
         source.counters.incoming.add(&tally);
         source.credit.spend(spent);
         if source.rest.is_some() {
-            source.inlet.put_back(&mut source.marks, &mut self.taken, 0);
+            source.inlets.current().put_back(&mut source.marks, &mut self.taken, 0);
             return Ok(1);
         }
         let count = self.taken.slots.len();
-        let ring = source.inlet.release(&mut source.marks, &self.taken.slots);
-        self.wake(source, ring, |port| port.inlet.bell())?;
+        let ring = source.inlets.release(&mut source.marks, &self.taken.slots);
+        self.wake(source, ring, |port| Some(port.inlets.current().bell()))?;
         Ok(count)
     }
 
@@ -303,11 +306,13 @@ impl Datapath {
         self.batch.clear();
         self.forms.clear();
         let skip = u32::from(source.header_bytes);
+        let has_queues = self.wakes.len() > 1;
         let (mut spent, mut audience) = (0, None);
         for index in 0..self.taken.packets.len() {
             let packet = self.taken.packets[index];
             let fragments = self.taken.fragments(packet);
-            let verdict = match source.inlet.head(fragments, skip as usize) {
+            let inlet = source.inlets.current();
+            let verdict = match inlet.head(fragments, skip as usize) {
                 _ if packet.bytes > work::PACKET_BYTES_MAX => Verdict::Drop(DropReason::TooLong),
                 Some((head, bytes)) => {
                     self.forwarder.route(source.id, Addresses::of(&head), bytes, now_s)
@@ -315,7 +320,7 @@ impl Datapath {
                 None => Verdict::Drop(DropReason::TooShort),
             };
             if skip > 0 {
-                self.forms.headers.push(source.inlet.header(fragments));
+                self.forms.headers.push(inlet.header(fragments));
             }
             let cost = work::taking(packet.slots)
                 + match verdict {
@@ -342,7 +347,7 @@ impl Datapath {
                 };
             let is_late = source.rest.is_some() || spent + cost > credit;
             if index > 0 && is_late {
-                source.inlet.put_back(&mut source.marks, &mut self.taken, index);
+                source.inlets.current().put_back(&mut source.marks, &mut self.taken, index);
                 break;
             }
             spent += cost;
@@ -350,6 +355,11 @@ impl Datapath {
                 tally.count(packet.bytes.saturating_sub(skip));
             }
             self.taken.packets[index].flood = verdict == Verdict::Flood;
+            if has_queues {
+                let fragments = self.taken.fragments(packet);
+                let flow = source.inlets.current().flow(fragments, skip as usize);
+                self.taken.packets[index].flow = flow;
+            }
             self.batch.push(match verdict {
                 Verdict::To(port) => Some(Some(port)),
                 Verdict::Flood => Some(None),
@@ -417,77 +427,42 @@ impl Datapath {
         spent + once
     }
 
-    /// Copies the turn's packets for those who watch the port they come from, if that `begins` with them, or
-    /// one they go to.
-    #[cold]
-    fn show(&mut self, source: &PortEnds, destinations: &PortSet, begins: bool) {
-        let now_ns = monitor::now_ns();
-        let all: usize = self.monitors.iter().map(Vec::len).sum();
-        let share = work::WATCH_WORK / all.max(1) as u64;
-        for id in self.watched.iter() {
-            let outgoing = id != source.id;
-            if (outgoing && !destinations.contains(id)) || !(outgoing || begins) {
-                continue;
-            }
-            let mut monitors = std::mem::take(&mut self.monitors[id.index()]);
-            // Somebody who breaks the protocol of its own ring watches no more.
-            let round = self.rounds;
-            let broken = monitors.extract_if(.., |monitor| monitor.begin(round, share).is_err());
-            broken
-                .for_each(|monitor| self.deferred_drop.drop_later(monitor.user, Box::new(monitor)));
-            let (from, skip) = (source.inlet.buffers(), usize::from(source.header_bytes));
-            let mut copy = |packet: Packet| {
-                let fragments = self.taken.fragments(packet);
-                for monitor in &mut monitors {
-                    monitor.copy(fragments, from, skip, outgoing, now_ns);
-                }
-            };
-            if outgoing {
-                self.batch.packets_for(id).for_each(|index| copy(self.taken.packets[index]));
-            } else {
-                self.taken.packets.iter().copied().for_each(copy);
-            }
-            monitors.iter_mut().for_each(Monitor::end);
-            if monitors.is_empty() {
-                self.watched.remove(id);
-            }
-            self.monitors[id.index()] = monitors;
-        }
-    }
-
     fn deliver(&mut self, source: &PortEnds, port: &mut PortEnds) -> Result<(), CutOff> {
         let mut tally = Tally::default();
-        port.outlet.refill(&mut port.marks)?;
+        for outlet in port.outlets.iter_mut() {
+            outlet.refill(&mut port.marks)?;
+        }
         // With two ports nobody else is there whose room could be taken.
         let room_for_others =
-            if self.forwarder.ports().count() > 2 { port.outlet.spare() } else { 0 };
+            if self.forwarder.ports().count() > 2 { port.outlets.first.spare() } else { 0 };
         for index in self.batch.packets_for(port.id) {
             let packet = self.taken.packets[index];
             if !packet.flood && source.trades_with(port) {
                 let fragments = self.taken.fragments_mut(packet);
-                let traded = port.outlet.trade(fragments, (&mut port.marks, &source.marks));
+                let outlet = port.outlets.of_flow(packet.flow);
+                let traded = outlet.trade(fragments, (&mut port.marks, &source.marks));
                 tally.handed_over += u64::from(traded.is_ok());
                 let frame_bytes = packet.bytes.saturating_sub(source.header_bytes.into());
                 tally.settle(traded, frame_bytes as usize);
                 continue;
             }
-            let (fragments, from) = (self.taken.fragments(packet), source.inlet.buffers());
+            let from = source.inlets.current().buffers();
+            let (fragments, outlet) =
+                (self.taken.fragments(packet), port.outlets.of_flow(packet.flow));
             let spare = if packet.flood { room_for_others } else { 0 };
             let header_bytes = source.header_bytes;
             if header_bytes == port.header_bytes {
                 let frame_bytes = packet.bytes.saturating_sub(header_bytes.into());
-                tally.settle(port.outlet.put(fragments, from, spare), frame_bytes as usize);
+                tally.settle(outlet.put(fragments, from, spare), frame_bytes as usize);
             } else {
                 let original = Original { index, fragments, from, header_bytes };
                 let (forms, header_bytes) = (&mut self.forms, port.header_bytes);
-                port.outlet.put_translated(original, forms, header_bytes, spare, &mut tally);
+                outlet.put_translated(original, forms, header_bytes, spare, &mut tally);
             }
         }
         port.counters.outgoing.add(&tally);
         add(&port.counters.handed_over, tally.handed_over);
-        let ring = port.outlet.publish(&mut port.marks)
-            && self.wakes.delivered(port.id, || port.outlet.must_ring());
-        self.wake(port, ring, |port| port.outlet.bell())
+        self.publish(port)
     }
 
     fn cut_off(&mut self, port: Box<PortEnds>, why: CutOff) {
@@ -502,7 +477,7 @@ impl Datapath {
 
     fn leave(&mut self, port: Box<PortEnds>) {
         self.forwarder.remove(port.id);
-        self.link.wake_set().remove(&port.kick);
+        port.kicks.iter().for_each(|kick| self.link.wake_set().remove(kick));
         self.deferred_drop.drop_later(port.user, port);
     }
 
@@ -521,6 +496,8 @@ impl Datapath {
                     self.forwarder.add(port.id);
                     let index = port.id.index();
                     self.headers[index] = port.header_bytes;
+                    let queues = self.wakes.len().max(port.outlets.count());
+                    self.wakes.resize_with(queues, Wakes::default);
                     self.ports[index] = Some(port);
                 }
                 Command::SetHeader { id, header_bytes } => {

@@ -1,7 +1,7 @@
 //! An interface's rings by `/dev/netmap` (netmap's `net/netmap.h`, API 14), as the driver of `guest/ptnet` offers it, and netmap's
 //! own module.
 //!
-//! Called by the program's `rings`. One pair of rings is used, its first.
+//! Called by the program's `rings`. Frames are sent on the first transmit ring, and received from all receive rings.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -33,6 +33,9 @@ const ALL_NIC: u32 = 1;
 
 /// Words of 4 bytes in `struct netmap_if`, bytes before its offsets of rings.
 const IF_TX_RINGS: usize = 6;
+const IF_RX_RINGS: usize = 7;
+/// Most receive rings that are used.
+const RX_RINGS_MAX: usize = 64;
 const IF_HOST_TX_RINGS: usize = 9;
 const IF_BYTES: usize = 56;
 /// Words in `struct netmap_ring`, and bytes before its slots.
@@ -84,13 +87,13 @@ struct PortHeader {
     pad: u32,
 }
 
-/// An interface's first pair of rings; the interface gets them back when this is dropped.
+/// An interface's rings: the first that transmits and all that receive; the interface gets them back when this is dropped.
 #[derive(Debug)]
 pub struct NetmapPort {
     device: File,
     memory: Mapping,
     tx: RingPlace,
-    rx: RingPlace,
+    rx: Vec<RingPlace>,
     header_bytes: usize,
 }
 
@@ -125,7 +128,7 @@ impl NetmapPort {
         let bytes = usize::try_from(register.memory_bytes).map_err(|_too_large| absurd())?;
         let memory = Mapping::of_file(&device, bytes, 0, DEVICE)?;
         let start = usize::try_from(register.offset).map_err(|_too_large| absurd())?;
-        let [tx, rx] = places(&memory, start).ok_or_else(absurd)?;
+        let (tx, rx) = places(&memory, start).ok_or_else(absurd)?;
         let header_bytes = header.bytes as usize;
         Ok(Self { device, memory, tx, rx, header_bytes })
     }
@@ -176,9 +179,13 @@ impl NetmapPort {
     /// The interface is gone (`ENXIO`).
     pub fn receive(&mut self) -> Result<u32, SyscallError> {
         self.sync(RXSYNC, "ioctl(NIOCRXSYNC)")?;
-        let (head, count) = self.free(self.rx);
-        self.advance(self.rx, (head + count) % self.rx.slots_count);
-        Ok(count)
+        let mut slots = 0;
+        for &ring in &self.rx {
+            let (head, count) = self.free(ring);
+            self.advance(ring, (head + count) % ring.slots_count);
+            slots += count;
+        }
+        Ok(slots)
     }
 
     /// Sleeps until the transmit ring has room, a signal comes, or `longest` is over.
@@ -270,13 +277,16 @@ fn word(memory: &Mapping, offset: usize, index: usize) -> Option<&AtomicU32> {
     AtomicU32::of(memory, offset.checked_add(4 * index)?)
 }
 
-/// The first transmit ring and the first receive ring of the interface described at `start`; `None` if they do not lie
-/// in the memory.
-fn places(memory: &Mapping, start: usize) -> Option<[RingPlace; 2]> {
+/// The first transmit ring and the receive rings, at least one, of the interface described at `start`; `None` if they do
+/// not lie in the memory.
+fn places(memory: &Mapping, start: usize) -> Option<(RingPlace, Vec<RingPlace>)> {
     let count = |index| Some(word(memory, start, index)?.load(Ordering::Relaxed) as usize);
     let first_rx = count(IF_TX_RINGS)?.checked_add(count(IF_HOST_TX_RINGS)?)?;
     let tx = place(memory, start, 0)?;
-    Some([tx, place(memory, start, first_rx)?])
+    let rx = (0..count(IF_RX_RINGS)?.clamp(1, RX_RINGS_MAX))
+        .map(|number| place(memory, start, first_rx.checked_add(number)?))
+        .collect::<Option<_>>()?;
+    Some((tx, rx))
 }
 
 fn place(memory: &Mapping, start: usize, number: usize) -> Option<RingPlace> {
@@ -347,7 +357,8 @@ mod tests {
             ]),
             0,
         );
-        let [tx, rx] = found.unwrap();
+        let (tx, rx) = found.unwrap();
+        let [rx] = rx[..] else { panic!("{rx:?}") };
         assert_eq!((tx.offset, tx.buffers, tx.slots_count), (4096, 16_384, 16));
         assert_eq!((rx.offset, rx.buffers, rx.buffer_bytes), (8192, 16_384, 2048));
     }

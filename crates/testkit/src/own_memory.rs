@@ -57,7 +57,7 @@ impl OwnMemory {
         let memory = self.region.fd().unwrap();
         match &self.seat {
             Some(seat) => connection.attach_member(port, seat, memory, bells),
-            None => connection.attach_memory(port, is_fresh, memory, bells),
+            None => connection.attach_memory(port, is_fresh, memory, &[bells]),
         }
     }
 

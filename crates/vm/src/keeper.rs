@@ -256,7 +256,7 @@ fn lend_port(
 }
 
 /// Holds a port whose rings a guest drives itself, in a trust group if one is named, for whichever hypervisor connects to the
-/// socket `path`, and lends it to the switch and to each that follows it, as long as this process runs. Returns when the
+/// socket `path`; its device has the hardware address and so many pairs of queues. Lends it to the switch and to each that follows it, as long as this process runs. Returns when the
 /// switch has it.
 ///
 /// # Errors
@@ -264,11 +264,12 @@ fn lend_port(
 pub fn hold_port(
     switch: &Path,
     port: &PortName,
-    mac: &str,
+    (mac, queues): (&str, u32),
     path: &Path,
     trust: Option<Name>,
 ) -> Result<PortSocket, VmError> {
-    let lent = LentPort::with_rings(switch.to_owned(), port.clone(), path.to_owned(), mac, trust)?;
+    let (switch_path, path_of, device) = (switch.to_owned(), path.to_owned(), (mac, queues));
+    let lent = LentPort::with_rings(switch_path, port.clone(), path_of, device, trust)?;
     let socket = PortSocket(path.to_owned());
     is_lent(lent, switch)?;
     Ok(socket)

@@ -6,7 +6,7 @@ use packet_switch::{Name, PortName};
 use serde::{Deserialize, Serialize};
 
 use crate::VmError;
-use crate::ptnet::VECTORS;
+use crate::ptnet::{RING_QUEUES_MAX, vectors};
 
 /// Most pairs of queues of a guest, those of its port.
 pub const QUEUES_MAX: u32 = 16;
@@ -116,6 +116,19 @@ pub enum PortType {
     Tap,
 }
 
+impl PortType {
+    /// Most pairs of queues of a guest that is connected so. A member of a trust group and a guest to which a device's
+    /// queue is passed through are `limited` to one pair.
+    #[must_use]
+    pub fn queues_max(self, limited: bool) -> u32 {
+        match self {
+            Self::Virtio => QUEUES_MAX,
+            Self::Ptnet if !limited => RING_QUEUES_MAX,
+            Self::Ptnet | Self::Tap => 1,
+        }
+    }
+}
+
 impl std::fmt::Display for PortType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
@@ -223,7 +236,8 @@ pub fn qemu(config: &MachineConfig, folder: &Path) -> Vec<String> {
         }
         PortType::Ptnet => {
             // The keeper serves it as long as QEMU runs; QEMU 7.2 hangs where it is to connect again.
-            say(&rings_device(&at(names::PORT)).each_ref().map(String::as_str));
+            let device = rings_device(&at(names::PORT), config.queues);
+            say(&device.each_ref().map(String::as_str));
         }
         PortType::Tap => {
             // Without vhost-net, which works with KVM only.
@@ -235,8 +249,9 @@ pub fn qemu(config: &MachineConfig, folder: &Path) -> Vec<String> {
     line
 }
 
-/// The device whose memory is a port's, served at the socket `path` (with commas doubled).
-pub(crate) fn rings_device(path: &str) -> [String; 6] {
+/// The device whose memory is a port's with so many pairs of queues, served at the socket `path` (with commas doubled).
+pub(crate) fn rings_device(path: &str, queues: u32) -> [String; 6] {
+    let vectors = vectors(queues);
     [
         "-chardev".to_owned(),
         format!("socket,id=port,path={path}"),
@@ -244,7 +259,7 @@ pub(crate) fn rings_device(path: &str) -> [String; 6] {
         // Above 4 GiB, or firmware makes the memory uncacheable.
         "pcie-root-port,id=root,chassis=1,pref64-reserve=4G".to_owned(),
         "-device".to_owned(),
-        format!("ivshmem-doorbell,chardev=port,bus=root,vectors={VECTORS}"),
+        format!("ivshmem-doorbell,chardev=port,bus=root,vectors={vectors}"),
     ]
 }
 

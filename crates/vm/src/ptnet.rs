@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use packet_switch::attachment::{Shape, TrustSeat};
+use packet_switch::attachment::{PAIRS_MAX, Shape, TrustSeat};
 use ring::{Bells, Geometry, Layout};
 use shm::{Bell, Region, View};
 use sys::SyscallError;
@@ -18,18 +18,24 @@ use sys::SyscallError;
 use crate::VmError;
 use crate::ivshmem::Descriptors;
 
-/// Doorbells of the host and interrupts of the guest: transmit ring, receive ring, control.
-pub(crate) const VECTORS: usize = 3;
+/// Most pairs of queues of a guest that drives its port's rings itself.
+pub(crate) const RING_QUEUES_MAX: u32 = PAIRS_MAX;
+
+/// Doorbells of the host, and as many interrupts of the guest: for each queue one of its transmit ring and one of its receive
+/// ring, then that of the control.
+pub(crate) fn vectors(queues: u32) -> usize {
+    2 * queues as usize + 1
+}
 
 /// As of the ports of devices: the slots of their super-segments are copied to slots of this port one by one.
 pub(crate) fn shape() -> Shape {
     Shape::of_device()
 }
 
-/// Its rings, and no spare buffers.
-pub(crate) fn geometry() -> Geometry {
+/// Its rings, one pair for each queue, and no spare buffers.
+pub(crate) fn geometry(queues: u32) -> Geometry {
     let Shape { slots, buffer_bytes } = shape();
-    Geometry { tx_rings: 1, rx_rings: 1, slots, buffer_bytes, extra_buffers: 0 }
+    Geometry { tx_rings: queues, rx_rings: queues, slots, buffer_bytes, extra_buffers: 0 }
 }
 
 /// Longest frame's payload that any guest may be configured for, bytes.
@@ -44,6 +50,8 @@ pub(crate) struct Traits {
     pub(crate) header_bytes: u8,
     /// Longest payload that it may be configured for, bytes; drivers take no less than 1500.
     pub(crate) mtu_max: u32,
+    /// Pairs of queues, 1 to [`RING_QUEUES_MAX`]; in a trust group 1.
+    pub(crate) queues: u32,
 }
 
 /// Where the part of page 0 of the guest at the first seat begins, those of others follow.
@@ -51,7 +59,10 @@ const PAGE_OFFSET: usize = 2048;
 const PART_BYTES: usize = 4 * word::COUNT;
 /// "CSPTNET1", little-endian.
 const MAGIC: u64 = 0x3154_454e_5450_5343;
+/// With one pair of queues, as drivers know it that know of no more.
 const VERSION: u32 = 1;
+/// With several.
+const VERSION_QUEUES: u32 = 2;
 
 /// Words of that part.
 mod word {
@@ -62,6 +73,7 @@ mod word {
     pub(super) const MAC: usize = 5;
     pub(super) const GENERATION: usize = 7;
     pub(super) const LINK: usize = 8;
+    pub(super) const QUEUES: usize = 9;
     /// The guest's, in a cache line of its own.
     pub(super) const RESET: usize = 16;
     pub(super) const COUNT: usize = 32;
@@ -75,8 +87,8 @@ pub(crate) struct PortMemory {
     traits: Traits,
     /// In the memory of a trust group.
     seat: Option<TrustSeat>,
-    doorbells: [Bell; VECTORS],
-    interrupts: [Bell; VECTORS],
+    doorbells: Vec<Bell>,
+    interrupts: Vec<Bell>,
 }
 
 impl PortMemory {
@@ -85,7 +97,7 @@ impl PortMemory {
     /// # Errors
     /// No memory or descriptor left.
     pub(crate) fn new(traits: Traits) -> Result<Self, VmError> {
-        let geometry = geometry();
+        let geometry = geometry(traits.queues);
         let failed = |error: &dyn std::fmt::Display| VmError::NotStarted(error.to_string());
         // A device's memory has such a length, or QEMU aborts.
         let bytes = geometry.region_bytes().map_err(|error| failed(&error))?.next_power_of_two();
@@ -112,7 +124,8 @@ impl PortMemory {
         let number = seat.as_ref().map_or(0, |seat| usize::from(seat.seat));
         let page = region.view(PAGE_OFFSET + number * PART_BYTES, word::COUNT);
         let page = page.map_err(|error| VmError::NotStarted(error.to_string()))?;
-        let bells = || Ok::<_, SyscallError>([Bell::new()?, Bell::new()?, Bell::new()?]);
+        let bells =
+            || (0..vectors(traits.queues)).map(|_| Bell::new()).collect::<Result<Vec<_>, _>>();
         let (doorbells, interrupts) = (bells()?, bells()?);
         let memory = Self { region, page, traits, seat, doorbells, interrupts };
         // Another guest may have had the seat.
@@ -128,8 +141,9 @@ impl PortMemory {
 
     /// Writes what does not change, over whatever a guest has made of it.
     pub(crate) fn describe(&self) {
-        let Traits { mac: [a, b, c, d, e, f], header_bytes, mtu_max } = self.traits;
-        self.put(word::VERSION, VERSION);
+        let Traits { mac: [a, b, c, d, e, f], header_bytes, mtu_max, queues } = self.traits;
+        self.put(word::VERSION, if queues > 1 { VERSION_QUEUES } else { VERSION });
+        self.put(word::QUEUES, queues);
         self.put(word::HEADER_BYTES, header_bytes.into());
         self.put(word::MTU_MAX, mtu_max);
         self.put(word::MAC, u32::from_le_bytes([a, b, c, d]));
@@ -158,7 +172,7 @@ impl PortMemory {
 
     /// Rung by the guest when it asks for a reset.
     pub(crate) fn control(&self) -> &Bell {
-        &self.doorbells[VECTORS - 1]
+        &self.doorbells[self.doorbells.len() - 1]
     }
 
     /// What the switch maps.
@@ -166,9 +180,12 @@ impl PortMemory {
         self.region.fd().expect("made as shared memory")
     }
 
-    /// Of the transmit ring and of the receive ring: the bell that the switch waits for, and the one that it rings.
-    pub(crate) fn bells(&self) -> [[&Bell; 2]; 2] {
-        [0, 1].map(|ring| [&self.doorbells[ring], &self.interrupts[ring]])
+    /// Of each queue's transmit ring and receive ring: the bell that the switch waits for, and the one that it rings.
+    pub(crate) fn bells(&self) -> Vec<[[&Bell; 2]; 2]> {
+        let of_queue = |queue: usize| {
+            [2 * queue, 2 * queue + 1].map(|ring| [&self.doorbells[ring], &self.interrupts[ring]])
+        };
+        (0..self.traits.queues as usize).map(of_queue).collect()
     }
 
     /// The memory itself.
@@ -176,7 +193,7 @@ impl PortMemory {
         &self.region
     }
 
-    /// Other handles to the same bells, for an owner of the rings in this process.
+    /// Other handles to the bells of the first queue, for an owner of the rings in this process.
     ///
     /// # Errors
     /// No descriptor left.
@@ -184,7 +201,7 @@ impl PortMemory {
         let bells = |[ours, theirs]: [&Bell; 2]| {
             Ok::<_, SyscallError>(Bells { ours: ours.share()?, theirs: theirs.share()? })
         };
-        let [tx, rx] = self.bells();
+        let [tx, rx] = [0, 1].map(|ring| [&self.doorbells[ring], &self.interrupts[ring]]);
         Ok([bells(tx)?, bells(rx)?])
     }
 
@@ -212,10 +229,13 @@ impl PortMemory {
 mod tests {
     use super::*;
 
+    fn traits(queues: u32) -> Traits {
+        Traits { mac: [0x52, 0x54, 0, 1, 2, 3], header_bytes: 10, mtu_max: MTU_MAX, queues }
+    }
+
     #[test]
     fn the_memory_is_a_power_of_two_and_the_page_is_as_documented() {
-        let mac = [0x52, 0x54, 0, 1, 2, 3];
-        let memory = PortMemory::new(Traits { mac, header_bytes: 10, mtu_max: MTU_MAX }).unwrap();
+        let memory = PortMemory::new(traits(1)).unwrap();
         assert_eq!(memory.region.length_bytes(), 16 << 20);
         assert_eq!((memory.reset(), &MAGIC.to_le_bytes()), (0, b"CSPTNET1"));
         memory.tell(7, true).unwrap();
@@ -224,9 +244,30 @@ mod tests {
         memory.page[word::RESET].store(9, Ordering::Relaxed);
         memory.describe();
         assert_eq!(memory.reset(), 9);
-        let words: Vec<u32> = (0..9).map(|at| memory.page[at].load(Ordering::Relaxed)).collect();
+        let words: Vec<u32> = (0..10).map(|at| memory.page[at].load(Ordering::Relaxed)).collect();
         let [low, high] = [MAGIC as u32, (MAGIC >> 32) as u32];
-        assert_eq!(words, [low, high, 1, 10, 9000, 0x0100_5452, 0x0302, 7, 1]);
+        assert_eq!(words, [low, high, 1, 10, 9000, 0x0100_5452, 0x0302, 7, 1, 1]);
+        assert_eq!(memory.interrupts.len(), 3);
         assert!(memory.interrupts.iter().all(|bell| bell.wait(None).unwrap()));
+    }
+
+    #[test]
+    fn several_queues_have_rings_and_vectors_each_and_a_version_that_older_drivers_refuse() {
+        for (queues, mib) in [(2, 32), (4, 64), (RING_QUEUES_MAX, 128)] {
+            let memory = PortMemory::new(traits(queues)).unwrap();
+            assert_eq!(memory.region.length_bytes(), mib << 20, "{queues} queues");
+            let word = |at: usize| memory.page[at].load(Ordering::Relaxed);
+            assert_eq!((word(word::VERSION), word(word::QUEUES)), (2, queues));
+            let bells = memory.bells();
+            assert_eq!((bells.len(), memory.doorbells.len()), (queues as usize, vectors(queues)));
+            // Each bell is another: none of a queue's is the control's or another queue's.
+            let mut all: Vec<*const Bell> =
+                bells.iter().flatten().flatten().map(|&bell| std::ptr::from_ref(bell)).collect();
+            all.push(memory.control());
+            let count = all.len();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!((count, all.len()), (4 * queues as usize + 1, 4 * queues as usize + 1));
+        }
     }
 }

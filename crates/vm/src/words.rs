@@ -64,12 +64,12 @@ pub fn of_port(socket: &Path, mac: &str, memory_bytes: u64, queues: u32) -> Vec<
     ]
 }
 
-/// The words for a port whose rings the guest drives itself (`guest/ptnet`), served at `socket`.
+/// The words for a port whose rings the guest drives itself (`guest/ptnet`), so many pairs, served at `socket`.
 #[must_use]
-pub fn of_rings(socket: &Path) -> Vec<Words> {
+pub fn of_rings(socket: &Path, queues: u32) -> Vec<Words> {
     let path = socket.display().to_string().replace(',', ",,");
     let machine = ["-machine".to_owned(), "q35".to_owned()];
-    let options = machine.into_iter().chain(line::rings_device(&path)).collect();
+    let options = machine.into_iter().chain(line::rings_device(&path, queues)).collect();
     vec![Words {
         hypervisor: "QEMU",
         options: Some(options),
@@ -104,11 +104,13 @@ mod tests {
 
     #[test]
     fn a_guest_with_the_ports_rings_gets_its_memory_as_a_device() {
-        let line = of_rings(Path::new("/run/a,b.sock"))[0].line().unwrap();
+        let line = of_rings(Path::new("/run/a,b.sock"), 1)[0].line().unwrap();
         let wanted = "-machine q35 -chardev socket,id=port,path=/run/a,,b.sock \
             -device pcie-root-port,id=root,chassis=1,pref64-reserve=4G \
             -device ivshmem-doorbell,chardev=port,bus=root,vectors=3";
         assert_eq!(line, wanted);
+        let line = of_rings(Path::new("/run/a,b.sock"), 4)[0].line().unwrap();
+        assert_eq!(line, wanted.replace("vectors=3", "vectors=9"));
     }
 
     #[test]

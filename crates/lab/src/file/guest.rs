@@ -1,5 +1,6 @@
 //! The keys of a guest.
 
+use packet_switch::Name;
 use vm::line::PortType;
 
 use super::section::Section;
@@ -7,7 +8,7 @@ use super::{LabFileError, check_name};
 use crate::plan::{GuestPlan, HostPlan, LabPlan};
 
 /// What may be said of a guest.
-const KEYS: &[&str] = &["memory", "cores", "type"];
+const KEYS: &[&str] = &["memory", "cores", "type", "queues", "trust"];
 
 /// Each is a virtual machine.
 const GUESTS_COUNT_MAX: usize = 32;
@@ -44,12 +45,42 @@ pub(super) fn read_guests(
             Some("ptnet") => PortType::Ptnet,
             Some(_) => return Err(guest.error_at("type", "a guest is of type virtio or ptnet")),
         };
-        guests.push(GuestPlan { name: name.to_owned(), port_type, memory_bytes, cores });
+        let trust = read_trust(&guest, port_type)?;
+        let mut plan = GuestPlan {
+            name: name.to_owned(),
+            port_type,
+            memory_bytes,
+            cores,
+            queues: None,
+            trust,
+        };
+        plan.queues = read_queues(&guest, &plan)?;
+        guests.push(plan);
     }
     match guests.len() {
         0..=GUESTS_COUNT_MAX => Ok(guests),
         count => Err(section.error(format!("{count} guests; at most {GUESTS_COUNT_MAX}"))),
     }
+}
+
+fn read_trust(guest: &Section<'_>, port_type: PortType) -> Result<Option<Name>, LabFileError> {
+    let Some(group) = guest.text("trust")? else { return Ok(None) };
+    if port_type != PortType::Ptnet {
+        return Err(guest.error_at("trust", "only guests of type ptnet share a memory"));
+    }
+    let wrong = |error: packet_switch::NameError| guest.error_at("trust", error.to_string());
+    group.parse().map(Some).map_err(wrong)
+}
+
+fn read_queues(guest: &Section<'_>, plan: &GuestPlan) -> Result<Option<u32>, LabFileError> {
+    let Some(queues) = guest.integer("queues")? else { return Ok(None) };
+    let most = plan.queues_max();
+    let queues = u32::try_from(queues).ok().filter(|queues| (1..=most).contains(queues));
+    let wrong = || match &plan.trust {
+        Some(_) => "a guest in a trust group has 1 pair of queues".to_owned(),
+        None => format!("a {} guest has 1 to {most} pairs of queues", plan.port_type),
+    };
+    queues.map(Some).ok_or_else(|| guest.error_at("queues", wrong()))
 }
 
 /// A guest has one network device: it is on one switch.

@@ -4,8 +4,8 @@ use vm::line::PortType;
 
 use super::*;
 use crate::builtin::builtin_labs;
-use crate::plan::FilesystemKind;
 use crate::plan::{BurstPlan, ShaperPlan, SwitchPlan, VethPlan};
+use crate::plan::{FilesystemKind, GuestPlan};
 
 const HOSTS: &str = "name = \"t\"\n[host.a]\n[host.b]\n";
 
@@ -408,6 +408,15 @@ fn guests_are_on_one_switch_and_their_mistakes_are_told() {
     assert!(plan.hosts.is_empty());
     let two = plan.guest("two").unwrap();
     assert_eq!((two.memory_bytes, two.cores, two.port_type), (1 << 30, 2, PortType::Ptnet));
+    assert_eq!((two.queues_count(), two.trust.as_ref()), (2, None));
+    let one = with(&format!("type = \"ptnet\"\ntrust = \"g\"\ncores = 4\n{on_desk}")).unwrap();
+    let one = one.guest("one").unwrap();
+    assert_eq!(
+        (one.queues_count(), one.trust.as_ref().map(ToString::to_string)),
+        (1, Some("g".into()))
+    );
+    let few = with(&format!("cores = 4\nqueues = 3\n{on_desk}")).unwrap();
+    assert_eq!(few.guest("one").map(GuestPlan::queues_count), Some(3));
     assert_eq!(plan.guest("one").map(|one| (one.memory_bytes, one.cores)), Some((256 << 20, 1)));
     assert_eq!(plan.guest_end("two").map(|(switch, _)| switch.name.as_str()), Some("desk"));
     assert!(plan.hosts_file().contains("10.78.0.2 two\n"), "{}", plan.hosts_file());
@@ -417,6 +426,12 @@ fn guests_are_on_one_switch_and_their_mistakes_are_told() {
         ("cores = 99\n", "1 to 16 cores"),
         ("type = \"e1000\"\n", "virtio or ptnet"),
         ("disk = \"x\"\n", "unknown key 'disk'"),
+        ("trust = \"g\"\n", "only guests of type ptnet"),
+        ("type = \"ptnet\"\ntrust = \"a:b\"\n", "'a:b' is not a name"),
+        ("type = \"ptnet\"\ntrust = \"g\"\nqueues = 2\n", "has 1 pair of queues"),
+        ("type = \"ptnet\"\nqueues = 9\n", "a ptnet guest has 1 to 8 pairs"),
+        ("queues = 17\n", "a virtio guest has 1 to 16 pairs"),
+        ("queues = 0\n", "1 to 16 pairs"),
         ("[host.one]\n", "'one' is a host already"),
         ("[host.a]\n", "'one' is on 0 switches"),
         (&format!("{shared}[[switch]]\nname = \"t\"\nhosts = [\"one\", \"a\"]\n"), "on 2 switches"),

@@ -15,19 +15,19 @@ use super::descriptor_threads::Brought;
 use super::make::{self, Handout, MakeError};
 use super::registry::{Answered, Refusal, Registry, attached};
 use super::session::SessionId;
-use crate::attachment::{DeviceKind, TrustSeat};
+use crate::attachment::{DeviceKind, PAIRS_MAX, TrustSeat};
 use crate::device::{Adopted, DeviceError};
 use crate::name::PortName;
 
-/// Descriptors of a lent memory: its own, and two bells for each of two rings.
-const FDS: usize = 5;
+/// Bells of a pair of rings: of each ring that of the switch and that of the client.
+const PAIR_BELLS: usize = 4;
 
 /// Memory and bells that a client sent, checked.
 #[derive(Debug)]
 pub(crate) struct LentMemory {
     pub(crate) region: Arc<Region>,
-    /// Of the transmit ring and of the receive ring, seen by the switch.
-    pub(crate) bells: [Bells; 2],
+    /// Of each pair of rings those of the transmit ring and of the receive ring, seen by the switch.
+    pub(crate) bells: Vec<[Bells; 2]>,
     /// Device and number.
     pub(super) identity: (u64, u64),
 }
@@ -35,7 +35,9 @@ pub(crate) struct LentMemory {
 /// Why it cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum LentMemoryError {
-    #[error("memory for a port needs {FDS} descriptors; {given} came")]
+    #[error(
+        "memory for a port needs 1 descriptor and {PAIR_BELLS} for each of 1 to {PAIRS_MAX} pairs of rings; {given} came"
+    )]
     Descriptors { given: usize },
     #[error("a doorbell is no eventfd")]
     NoEventfd,
@@ -66,25 +68,32 @@ impl Lent {
 impl LentMemory {
     /// Looks at descriptors that anybody may have sent. Those that are of no use come back.
     pub(super) fn open(fds: Vec<OwnedFd>) -> (Result<Self, LentMemoryError>, Vec<OwnedFd>) {
-        let fds = match <[OwnedFd; FDS]>::try_from(fds) {
-            Ok(fds) => fds,
-            Err(fds) => return (Err(LentMemoryError::Descriptors { given: fds.len() }), fds),
-        };
+        let given = fds.len();
+        let counts = (1..=PAIRS_MAX as usize).map(|pairs| 1 + pairs * PAIR_BELLS);
+        if !counts.into_iter().any(|count| count == given) {
+            return (Err(LentMemoryError::Descriptors { given }), fds);
+        }
         match fds[1..].iter().try_for_each(check_eventfd) {
             Ok(()) => (Self::of_checked(fds), Vec::new()),
-            Err(why) => (Err(why), fds.into()),
+            Err(why) => (Err(why), fds),
         }
     }
 
-    fn of_checked(
-        [memory, tx_ours, tx_theirs, rx_ours, rx_theirs]: [OwnedFd; FDS],
-    ) -> Result<Self, LentMemoryError> {
+    fn of_checked(fds: Vec<OwnedFd>) -> Result<Self, LentMemoryError> {
+        let given = fds.len();
+        let mut fds = fds.into_iter();
+        let memory = fds.next().ok_or(LentMemoryError::Descriptors { given })?;
         let region = Region::attach(memory)?;
         let identity = region.file()?.unwrap_or_default();
-        let bells =
-            |ours, theirs| Bells { theirs: Bell::from_fd(theirs), ours: Bell::from_fd(ours) };
-        let bells = [bells(tx_ours, tx_theirs), bells(rx_ours, rx_theirs)];
-        Ok(Self { region, bells, identity })
+        let mut bells = fds.map(Bell::from_fd);
+        let mut ring = || Some(Bells { ours: bells.next()?, theirs: bells.next()? });
+        let pairs = std::iter::from_fn(|| Some([ring()?, ring()?]));
+        Ok(Self { region, bells: pairs.collect(), identity })
+    }
+
+    /// Pairs of rings that it is for.
+    fn pairs(&self) -> u32 {
+        u32::try_from(self.bells.len()).unwrap_or(u32::MAX)
     }
 }
 
@@ -132,6 +141,10 @@ impl Registry {
         if trust.is_some() && !is_fresh {
             return Err(Refusal::Resumed);
         }
+        let pairs = memory.pairs();
+        if trust.is_some() && pairs > 1 {
+            return Err(Refusal::Limit { what: "pairs of rings of a group's member", max: 1 });
+        }
         let member = self.membership(user, name, &memory, trust)?;
         let seat = member.as_ref().map(|member| member.seat);
         self.lent.retain(|lent| lent.region.strong_count() > 0);
@@ -142,9 +155,13 @@ impl Registry {
             return Err(Refusal::Taken(format!("the memory for {name}")));
         }
         // Its whole length counts, whatever the port needs of it: all of it is mapped.
-        let needed = self.port(name).map(|port| make::region_bytes(port.shape, 2)).transpose();
-        let needed = needed.map_err(MakeError::from)?.unwrap_or(0);
-        let more = (memory.region.length_bytes() as u64).saturating_sub(needed);
+        let bytes_for = |rings| {
+            let bytes = self.port(name).map(|port| make::region_bytes(port.shape, rings));
+            bytes.transpose().map_err(MakeError::from)
+        };
+        let needed = bytes_for(2)?.unwrap_or(0);
+        let all = bytes_for(2 * pairs)?.unwrap_or(0).max(memory.region.length_bytes() as u64);
+        let more = all.saturating_sub(needed);
         let (role, shape) = self.free_port(user, name, more)?;
         let attachment = self.next_attachment();
         let header_bytes = role.header_bytes;
@@ -156,7 +173,7 @@ impl Registry {
         };
         self.lent.push(Lent { identity, seat, region: region.clone() });
         self.join(name, (session, attachment), ends, (region, more))?;
-        let handout = Handout { fds: Vec::new(), rings: make::port_rings(seat) };
+        let handout = Handout { fds: Vec::new(), rings: make::port_rings(pairs, seat) };
         Ok(attached(attachment, handout, header_bytes))
     }
 }

@@ -14,7 +14,7 @@ use super::lent_memory::LentMemory;
 use super::switches::random_seed;
 use crate::attachment::{PipeEnd, RingSeat, Shape, TRUST_SEATS};
 use crate::counters::PortCounters;
-use crate::datapath::{Credit, Holders, Inlet, Marks, Monitor, Outlet, PortEnds};
+use crate::datapath::{Credit, Holders, Inlet, Inlets, Marks, Monitor, Outlet, Outlets, PortEnds};
 use crate::device::Plug;
 
 /// Why it could not be made.
@@ -78,8 +78,10 @@ pub(crate) struct Role {
     pub(crate) counters: Arc<PortCounters>,
 }
 
-/// The rings of a port that has its memory to itself.
-const ALONE: [u32; 2] = [0, 1];
+/// The pairs of rings of a port that has its memory to itself: first all that transmit.
+fn alone(pairs: u32) -> Vec<[u32; 2]> {
+    (0..pairs).map(|pair| [pair, pairs + pair]).collect()
+}
 
 /// A new port's memory, and the bells of its user.
 struct Made {
@@ -97,32 +99,40 @@ fn make(role: Role, shape: Shape) -> Result<Made, MakeError> {
     let (tx, tx_switch) = Bells::pair()?;
     let (rx, rx_switch) = Bells::pair()?;
     let seed = role.serial as u32;
-    let alone = (ALONE, Marks::new(&layout.buffers(&region)?));
-    let ends = port_ends(role, (&region, &layout), alone, [tx_switch, rx_switch], seed)?;
+    let seated = (alone(1), Marks::new(&layout.buffers(&region)?));
+    let ends = port_ends(role, (&region, &layout), seated, vec![[tx_switch, rx_switch]], seed)?;
     Ok(Made { ends, region, layout, tx, rx })
 }
 
-/// The owner's seats at two rings of a region; `seed` as of [`ring::End::join`].
+/// The owner's seats at pairs of rings of a region; `seed` as of [`ring::End::join`].
 fn port_ends(
     role: Role,
     (region, layout): (&Arc<Region>, &Layout),
-    ([tx_ring, rx_ring], marks): ([u32; 2], Marks),
-    [tx, rx]: [Bells; 2],
+    (pairs, marks): (Vec<[u32; 2]>, Marks),
+    bells: Vec<[Bells; 2]>,
     seed: u32,
 ) -> Result<PortEnds, MakeError> {
     let Role { id, serial, user, header_bytes, counters } = role;
-    let inlet_end = layout.end(region, tx_ring, Seat::TxOwner, seed)?;
-    let outlet_end = layout.end(region, rx_ring, Seat::RxOwner, seed)?;
     let buffers = || layout.buffers(region);
+    let (mut inlets, mut outlets, mut kicks) = (Vec::new(), Vec::new(), Vec::new());
+    for ([tx_ring, rx_ring], [tx, rx]) in pairs.into_iter().zip(bells) {
+        let inlet_end = layout.end(region, tx_ring, Seat::TxOwner, seed)?;
+        let outlet_end = layout.end(region, rx_ring, Seat::RxOwner, seed)?;
+        inlets.push(Inlet::new(inlet_end, buffers()?, tx.theirs));
+        outlets.push(Outlet::new(outlet_end, buffers()?, rx.theirs));
+        kicks.push(tx.ours);
+    }
+    let none = LayoutError::NoRing(0);
+    let inlets = Inlets::of(inlets).ok_or(none)?;
     Ok(PortEnds {
         id,
         serial,
         user,
-        inlet: Inlet::new(inlet_end, buffers()?, tx.theirs),
-        outlet: Outlet::new(outlet_end, buffers()?, rx.theirs),
+        inlets,
+        outlets: Outlets::of(outlets).ok_or(none)?,
         marks,
         header_bytes,
-        kick: tx.ours,
+        kicks,
         counters,
         credit: Credit::default(),
         rest: None,
@@ -137,15 +147,16 @@ pub(crate) fn lent_port(
     is_fresh: bool,
 ) -> Result<(PortEnds, Weak<Region>), MakeError> {
     let LentMemory { region, bells, .. } = memory;
-    let geometry = Geometry { extra_buffers: 0, ..geometry(shape, 1, 1) };
+    let pairs = u32::try_from(bells.len()).unwrap_or(u32::MAX);
+    let geometry = Geometry { extra_buffers: 0, ..geometry(shape, pairs, pairs) };
     let layout = if is_fresh {
         Layout::format(&region, &geometry)?
     } else {
         Layout::resume(&region, &geometry)?
     };
-    let alone = (ALONE, Marks::new(&layout.buffers(&region)?));
+    let seated = (alone(pairs), Marks::new(&layout.buffers(&region)?));
     // What an earlier attachment began with is not known here.
-    let ends = port_ends(role, (&region, &layout), alone, bells, random_seed() as u32)?;
+    let ends = port_ends(role, (&region, &layout), seated, bells, random_seed() as u32)?;
     Ok((ends, Arc::downgrade(&region)))
 }
 
@@ -160,7 +171,7 @@ pub(crate) fn member_port(
     let layout = Layout::resume(&region, &group_geometry(shape))?;
     let rings = member_rings(seat);
     layout.format_rings(&region, rings, holders.take_back(seat))?;
-    let seated = (rings, Marks::of_seat(holders.clone(), seat));
+    let seated = (vec![rings], Marks::of_seat(holders.clone(), seat));
     let ends = port_ends(role, (&region, &layout), seated, bells, random_seed() as u32)?;
     Ok((ends, Arc::downgrade(&region)))
 }
@@ -202,16 +213,19 @@ pub(crate) fn port(
     for bells in [&made.tx, &made.rx] {
         fds.extend([dup(&bells.theirs)?, dup(&bells.ours)?]);
     }
-    Ok((made.ends, Arc::downgrade(&made.region), Handout { fds, rings: port_rings(None) }))
+    Ok((made.ends, Arc::downgrade(&made.region), Handout { fds, rings: port_rings(1, None) }))
 }
 
-/// The rings of a port's client, in a trust group those of its seat.
-pub(crate) fn port_rings(seat: Option<u8>) -> Vec<RingSeat> {
-    let [sends_on, receives_on] = seat.map_or(ALONE, member_rings);
-    vec![
-        RingSeat { ring: sends_on, sends: true, user: true },
-        RingSeat { ring: receives_on, sends: false, user: true },
-    ]
+/// The rings of a port's client, in pairs; in a trust group those of its seat.
+pub(crate) fn port_rings(pairs: u32, seat: Option<u8>) -> Vec<RingSeat> {
+    let pairs = seat.map_or_else(|| alone(pairs), |seat| vec![member_rings(seat)]);
+    let seats = pairs.into_iter().map(|[sends_on, receives_on]| {
+        [
+            RingSeat { ring: sends_on, sends: true, user: true },
+            RingSeat { ring: receives_on, sends: false, user: true },
+        ]
+    });
+    seats.flatten().collect()
 }
 
 /// The owner's seat for copies of what passes a port, and what a watcher gets.
@@ -222,7 +236,7 @@ pub(crate) fn monitor(
 ) -> Result<(Monitor, Weak<Region>, Handout), MakeError> {
     let role = Role { id, serial, user, header_bytes: 0, counters: Arc::default() };
     let (ends, region, handout) = port(role, shape)?;
-    Ok((Monitor::new(serial, user, ends.outlet, ends.marks), region, handout))
+    Ok((Monitor::new(serial, user, ends.outlets.into_first(), ends.marks), region, handout))
 }
 
 /// A port of a switch whose user is within the daemon.

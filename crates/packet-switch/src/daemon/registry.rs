@@ -223,12 +223,17 @@ impl Registry {
         (region, client_bytes): (Weak<Region>, u64),
     ) -> Result<(), Refusal> {
         let not_there = || Refusal::NotThere(name.to_string());
-        let bells = vec![ends.inlet.bell().share()?, ends.outlet.bell().share()?];
+        let bells = ends.inlets.bells().chain(ends.outlets.bells()).map(Bell::share);
+        let bells = bells.collect::<Result<_, _>>()?;
         let switch = self.switches.get_mut(&name.switch).ok_or_else(not_there)?;
         let port = switch.ports.get_mut(&name.port).ok_or_else(not_there)?;
         let (serial, user) = (ends.serial, ends.user);
         let bytes = client_bytes + make::region_bytes(port.shape, 2).map_err(MakeError::from)?;
-        switch.link.wake_set().add(&ends.kick)?;
+        let wake_set = switch.link.wake_set();
+        if let Err(error) = ends.kicks.iter().try_for_each(|kick| wake_set.add(kick)) {
+            ends.kicks.iter().for_each(|kick| wake_set.remove(kick));
+            return Err(error.into());
+        }
         switch.link.send(Command::Add(Box::new(ends)))?;
         let lease = self.memory.lease(region, bytes);
         port.client = Some(Client { session, user, attachment, serial, lease, bells });

@@ -2,6 +2,7 @@
 
 use ring::{End, Mapped, Slot, Violation};
 use shm::{Bell, Buffers};
+use switch::flow;
 
 use super::translate::Header;
 use super::{BATCH_SLOTS, CutOff, Marks};
@@ -17,6 +18,8 @@ pub(crate) struct Packet {
     pub(crate) bytes: u32,
     /// Whether it goes to everybody.
     pub(crate) flood: bool,
+    /// Number of its flow, where a port has several queues.
+    pub(crate) flow: u32,
 }
 
 /// The slots of one turn, copied and checked, and the packets they make.
@@ -141,6 +144,25 @@ impl Inlet {
         let mut head = [0; 12];
         let there = self.buffers.get(first.buffer)?.read(skip_bytes, &mut head);
         there.then_some((head, usize::from(first.length_bytes).saturating_sub(skip_bytes)))
+    }
+
+    /// The number of the flow that a packet's frame belongs to, which begins after `skip_bytes`.
+    pub(crate) fn flow(&self, fragments: &[Slot], skip_bytes: usize) -> u32 {
+        let mut head = [0; flow::HEAD_BYTES];
+        let (mut there, mut skip) = (0, skip_bytes);
+        for slot in fragments {
+            let length = usize::from(slot.length_bytes).saturating_sub(skip);
+            let part = length.min(head.len() - there);
+            let buffer = self.buffers.get(slot.buffer).filter(|_| part > 0);
+            if buffer.is_some_and(|one| one.read(skip, &mut head[there..there + part])) {
+                there += part;
+            }
+            skip = skip.saturating_sub(slot.length_bytes.into());
+            if there == head.len() {
+                break;
+            }
+        }
+        flow::number(&head[..there])
     }
 
     /// Gives the taken slots back, those that were [traded](super::Outlet::trade) with the buffers that were got for

@@ -8,8 +8,9 @@ use std::time::SystemTime;
 
 use ring::Slot;
 use shm::Buffers;
+use switch::vale::PortSet;
 
-use super::{CutOff, Marks, Outlet};
+use super::{CutOff, Datapath, Marks, Outlet, Packet, PortEnds, work};
 use crate::attachment::{RECORD_BYTES, Record};
 
 /// The owner's seat of a watcher's receive ring.
@@ -82,8 +83,49 @@ impl Monitor {
     }
 }
 
+impl Datapath {
+    /// Copies the turn's packets for those who watch the port they come from, if that `begins` with them, or
+    /// one they go to.
+    #[cold]
+    pub(super) fn show(&mut self, source: &PortEnds, destinations: &PortSet, begins: bool) {
+        let now_ns = now_ns();
+        let all: usize = self.monitors.iter().map(Vec::len).sum();
+        let share = work::WATCH_WORK / all.max(1) as u64;
+        for id in self.watched.iter() {
+            let outgoing = id != source.id;
+            if (outgoing && !destinations.contains(id)) || !(outgoing || begins) {
+                continue;
+            }
+            let mut monitors = std::mem::take(&mut self.monitors[id.index()]);
+            // Somebody who breaks the protocol of its own ring watches no more.
+            let round = self.rounds;
+            let broken = monitors.extract_if(.., |monitor| monitor.begin(round, share).is_err());
+            broken
+                .for_each(|monitor| self.deferred_drop.drop_later(monitor.user, Box::new(monitor)));
+            let (from, skip) =
+                (source.inlets.current().buffers(), usize::from(source.header_bytes));
+            let mut copy = |packet: Packet| {
+                let fragments = self.taken.fragments(packet);
+                for monitor in &mut monitors {
+                    monitor.copy(fragments, from, skip, outgoing, now_ns);
+                }
+            };
+            if outgoing {
+                self.batch.packets_for(id).for_each(|index| copy(self.taken.packets[index]));
+            } else {
+                self.taken.packets.iter().copied().for_each(copy);
+            }
+            monitors.iter_mut().for_each(Monitor::end);
+            if monitors.is_empty() {
+                self.watched.remove(id);
+            }
+            self.monitors[id.index()] = monitors;
+        }
+    }
+}
+
 /// Time of day, nanoseconds since 1970.
-pub(super) fn now_ns() -> u64 {
+fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

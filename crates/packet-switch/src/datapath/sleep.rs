@@ -76,7 +76,7 @@ impl Datapath {
         let mut quiet = true;
         for id in ports.iter() {
             let Some(port) = &mut self.ports[id.index()] else { continue };
-            match port.inlet.arm() {
+            match port.inlets.arm() {
                 Ok(nothing_new) => quiet &= nothing_new,
                 // The next turn sees it again and cuts the client off.
                 Err(_) => quiet = false,
@@ -88,7 +88,7 @@ impl Datapath {
         }
         for id in ports.iter() {
             if let Some(port) = &mut self.ports[id.index()] {
-                port.inlet.disarm();
+                port.inlets.disarm();
             }
         }
         Ok(())

@@ -6,8 +6,10 @@ use ring::{Bells, Geometry, Layout, Receiver, Seat, Sender, Violation, Word};
 use ring::{Shared, Slot, SlotFlags};
 use shm::Region;
 
+use super::queues::QueueFault;
 use super::*;
 
+mod queues;
 mod trust;
 
 const GEOMETRY: Geometry =
@@ -57,11 +59,12 @@ fn ends(number: usize, geometry: &Geometry) -> (PortEnds, Client) {
         id: PortId::new(number).unwrap(),
         serial: number as u64 + 1,
         user: 0,
-        inlet: Inlet::new(end(0, Seat::TxOwner), buffers(), tx_far.theirs),
-        outlet: Outlet::new(end(1, Seat::RxOwner), buffers(), rx_far.theirs),
+        inlets: Inlets::of([Inlet::new(end(0, Seat::TxOwner), buffers(), tx_far.theirs)]).unwrap(),
+        outlets: Outlets::of([Outlet::new(end(1, Seat::RxOwner), buffers(), rx_far.theirs)])
+            .unwrap(),
         header_bytes: 0,
         marks: Marks::new(&buffers()),
-        kick: tx_far.ours,
+        kicks: vec![tx_far.ours],
         counters: Arc::default(),
         credit: Credit::default(),
         rest: None,
@@ -667,7 +670,8 @@ fn watchers_take_no_more_than_their_share() {
     let watchers: Vec<Client> = (0..8)
         .map(|number| {
             let (port, client) = ends(100 + number, &Geometry { slots: 4096, ..GEOMETRY_LONG });
-            let monitor = Monitor::new(port.serial, port.user, port.outlet, port.marks);
+            let monitor =
+                Monitor::new(port.serial, port.user, port.outlets.into_first(), port.marks);
             bench.switch.link.send(Command::Watch { id, monitor: Box::new(monitor) }).unwrap();
             client
         })

@@ -10,7 +10,9 @@ use std::sync::atomic::Ordering;
 use shm::Bell;
 use switch::vale::{PortId, PortSet};
 
-use super::{CutOff, Datapath, Link, PortEnds};
+#[cfg(test)]
+use super::queues::QueueFault;
+use super::{CutOff, Datapath, Link, Outlet, PortEnds};
 use crate::counters::add;
 
 /// The receivers of a round.
@@ -49,14 +51,36 @@ impl Wakes {
 impl Datapath {
     /// Wakes receivers that were woken in this round, got frames after that, and sleep again.
     pub(super) fn wake_again(&mut self) {
-        for id in self.wakes.end_round().iter() {
-            let Some(mut port) = self.ports[id.index()].take() else { continue };
-            let ring = port.outlet.must_ring();
-            match self.wake(&port, ring, |port| port.outlet.bell()) {
-                Ok(()) => self.ports[id.index()] = Some(port),
-                Err(why) => self.cut_off(port, why),
+        for queue in 0..self.wakes.len() {
+            for id in self.wakes[queue].end_round().iter() {
+                let Some(mut port) = self.ports[id.index()].take() else { continue };
+                // Another port, with fewer rings, may have come to its place.
+                let ring = port.outlets.get_mut(queue).is_some_and(Outlet::must_ring);
+                match self.wake(&port, ring, |port| port.outlets.get(queue).map(Outlet::bell)) {
+                    Ok(()) => self.ports[id.index()] = Some(port),
+                    Err(why) => self.cut_off(port, why),
+                }
             }
         }
+    }
+
+    /// Hands over what was delivered to a port, and wakes its client.
+    pub(super) fn publish(&mut self, port: &mut PortEnds) -> Result<(), CutOff> {
+        let queues = port.outlets.count();
+        #[cfg(test)]
+        let fault = port.outlets.fault;
+        #[cfg(test)]
+        let queues = queues - usize::from(queues > 1 && fault == Some(QueueFault::LastForgotten));
+        for queue in 0..queues {
+            let Some(outlet) = port.outlets.get_mut(queue) else { break };
+            let wakes = queue;
+            #[cfg(test)]
+            let wakes = if fault == Some(QueueFault::SharedWakes) { 0 } else { wakes };
+            let ring = outlet.publish(&mut port.marks)
+                && self.wakes[wakes].delivered(port.id, || outlet.must_ring());
+            self.wake(port, ring, |port| port.outlets.get(queue).map(Outlet::bell))?;
+        }
+        Ok(())
     }
 
     /// Rings a client's bell if it sleeps. Where that may block, the link says for whom while this thread is
@@ -65,19 +89,20 @@ impl Datapath {
         &self,
         port: &PortEnds,
         ring: bool,
-        bell: impl FnOnce(&PortEnds) -> &Bell,
+        bell: impl FnOnce(&PortEnds) -> Option<&Bell>,
     ) -> Result<(), CutOff> {
         if !ring {
             return Ok(());
         }
+        let Some(bell) = bell(port) else { return Ok(()) };
         add(&port.counters.wakeups, 1);
         let rung = if let Some(signaller) = &self.signaller {
-            bell(port).ring_by(signaller)
+            bell.ring_by(signaller)
         } else {
             self.wakeups.set(self.wakeups.get() + 1);
             let wake_up = Link::wake_up(self.wakeups.get(), port.serial);
             self.link.ringing.store(wake_up, Ordering::Relaxed);
-            let rung = bell(port).ring();
+            let rung = bell.ring();
             self.link.ringing.store(0, Ordering::Relaxed);
             rung
         };

@@ -129,7 +129,7 @@ fn memory_that_is_no_use_for_a_port_is_refused() {
     let mut code = |memory: BorrowedFd<'_>, kick: &Bell| {
         let bell = Bell::new().unwrap();
         let bells = [[kick, &bell], [&bell, &bell]];
-        match connection.attach_memory(&own(), true, memory, bells) {
+        match connection.attach_memory(&own(), true, memory, &[bells]) {
             Err(ClientError::Refused { code, why }) => (code, why),
             other => panic!("not refused: {other:?}"),
         }
@@ -176,7 +176,7 @@ fn the_whole_of_lent_memory_counts() {
         let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
         rustix::fs::fcntl_add_seals(&memory, seals).unwrap();
         let bell = Bell::new().unwrap();
-        connection.attach_memory(&port, true, memory.as_fd(), [[&bell, &bell], [&bell, &bell]])
+        connection.attach_memory(&port, true, memory.as_fd(), &[[[&bell, &bell]; 2]])
     };
     // The limit is 8 GiB.
     for number in 0..2 {

@@ -52,7 +52,8 @@ impl LentPort {
                 Self { switch, port, path, guest: None, rings: None, group: None }
             }
             PortType::Ptnet => {
-                Self::with_rings(switch, port, path, &config.mac, config.trust.clone())?
+                let device = (config.mac.as_str(), config.queues);
+                Self::with_rings(switch, port, path, device, config.trust.clone())?
             }
         };
         let folder = sys::private::Folder::at(folder.path())?;
@@ -60,16 +61,20 @@ impl LentPort {
         Ok(lent)
     }
 
-    /// A port whose rings are for whichever hypervisor connects to `path` from now on, or in a trust group once it is lent.
+    /// A port whose rings are for whichever hypervisor connects to `path` from now on, or in a trust group once it is lent;
+    /// for a device with that hardware address and so many queues.
     pub(super) fn with_rings(
         switch: PathBuf,
         port: PortName,
         path: PathBuf,
-        mac: &str,
+        (mac, queues): (&str, u32),
         trust: Option<Name>,
     ) -> Result<Self, VmError> {
         let (mac, header_bytes) = (mac_bytes(mac)?, HEADER_BYTES);
-        let traits = Traits { mac, header_bytes, mtu_max: MTU_MAX };
+        let traits = Traits { mac, header_bytes, mtu_max: MTU_MAX, queues };
+        if !(1..=PortType::Ptnet.queues_max(trust.is_some())).contains(&queues) {
+            return Err(VmError::Invalid(format!("a port cannot have {queues} pairs of rings")));
+        }
         let group = trust.map(|group| (group, traits));
         let mut lent = Self { switch, port, path, guest: None, rings: None, group };
         if lent.group.is_none() {
@@ -200,8 +205,8 @@ impl Seat for SwitchSeat<'_> {
         let attached = match memory.seat() {
             // Where the buffers of a group were is known to nobody but the switch that has ended.
             Some(_) if !is_fresh => return Ok(Attached::NotYet),
-            Some(seat) => self.connection.attach_member(self.port, seat, fd, bells),
-            None => self.connection.attach_memory(self.port, is_fresh, fd, bells),
+            Some(seat) => self.connection.attach_member(self.port, seat, fd, bells[0]),
+            None => self.connection.attach_memory(self.port, is_fresh, fd, &bells),
         };
         match attached {
             Ok(attachment) => {

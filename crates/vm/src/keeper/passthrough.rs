@@ -58,7 +58,8 @@ pub(super) fn hold(queue: &DeviceQueue, mac: &str, folder: &MachineFolder) -> Re
     let most = if opened.takes_parts() { MTU_MAX } else { CHUNK_BYTES - FRAME_OVERHEAD_BYTES };
     // Nobody behind the queue finishes checksums and segments.
     let mtu_max = link.mtu_bytes.unwrap_or(MTU_MAX).min(most);
-    let memory = PortMemory::new(Traits { mac: mac_bytes(mac)?, header_bytes: 0, mtu_max })?;
+    let traits = Traits { mac: mac_bytes(mac)?, header_bytes: 0, mtu_max, queues: 1 };
+    let memory = PortMemory::new(traits)?;
     ivshmem::serve(&folder.file(names::PORT), memory.descriptors()?)?;
     let folder = MachineFolder { folder: sys::private::Folder::at(folder.path())? };
     let state = QueueState::default();
@@ -140,7 +141,7 @@ impl Seat for QueueSeat<'_> {
         memory: &PortMemory,
         is_fresh: bool,
     ) -> Result<Attached, PassthroughError> {
-        let (region, geometry) = (memory.region(), ptnet::geometry());
+        let (region, geometry) = (memory.region(), ptnet::geometry(1));
         match self.opened.join(region, &geometry, memory.owner_bells()?, is_fresh) {
             Ok(()) => Ok(Attached::Yes),
             // A cursor that the guest wrote where it has nothing to write.

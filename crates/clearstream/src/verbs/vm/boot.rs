@@ -75,7 +75,8 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(CORES_MAX)))]
     cores: u32,
-    /// Number of queue pairs of its network device [default: one per core].
+    /// Number of queue pairs of its network device, at most 16, with --type ptnet 8 [default: one per
+    /// core; with --trust and --passthrough only one is possible].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(QUEUES_MAX)))]
     queues: Option<u32>,
     /// What runs the guest: auto is KVM where KVM can run a small test guest, otherwise TCG.
@@ -154,10 +155,7 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
         (Some(_), _) | (None, "ptnet") => PortType::Ptnet,
         _ => PortType::Virtio,
     };
-    let is_single = port_type == PortType::Ptnet;
-    if is_single && args.queues.is_some_and(|queues| queues > 1) {
-        return Err(VerbError::usage("a ptnet device has one pair of queues"));
-    }
+    let queues = queues(args, port_type)?;
     if args.trust.is_some() && port_type != PortType::Ptnet {
         return Err(VerbError::usage("--trust needs --type ptnet: others share no memory"));
     }
@@ -165,7 +163,6 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
         (Some(queue), _) => mac_of_device(&queue.device)?,
         (None, port) => port.as_ref().map(line::mac_of).unwrap_or_default(),
     };
-    let queues = if is_single { 1 } else { args.cores.min(QUEUES_MAX) };
     let qemu_version = qemu_version(&args.qemu)?;
     let Choice { accelerator, why } = match args.accelerator.as_str() {
         "kvm" => Choice { accelerator: Accelerator::Kvm, why: None },
@@ -198,7 +195,7 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
         disk: args.disk.as_deref().map(disk).transpose()?,
         memory_bytes: args.memory,
         cores: args.cores,
-        queues: args.queues.unwrap_or(queues),
+        queues,
         mac,
         append: args.append.clone(),
         has_shell: ours,
@@ -207,6 +204,20 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
         qemu_version,
     };
     Ok((config, why))
+}
+
+/// Pairs of queues of its device: as many as it is given, or as it has cores.
+fn queues(args: &RunArgs, port_type: PortType) -> Result<u32, VerbError> {
+    let most = port_type.queues_max(args.trust.is_some() || args.passthrough.is_some());
+    let wanted = args.queues.unwrap_or(args.cores.min(most));
+    if wanted <= most {
+        return Ok(wanted);
+    }
+    Err(VerbError::usage(match (&args.trust, &args.passthrough) {
+        (Some(_), _) => "--queues: a guest in a trust group has one pair of queues".to_owned(),
+        (_, Some(_)) => "--queues: one queue of the device is passed through".to_owned(),
+        _ => format!("--queues: a ptnet device has at most {most} pairs of queues"),
+    }))
 }
 
 /// The absolute path of a file that QEMU reads, because QEMU runs in another directory.

@@ -11,7 +11,7 @@ use packet_switch::{Name, PortName};
 use serde_json::json;
 use units::parse_byte_size;
 use vm::VmError;
-use vm::line::{QUEUES_MAX, mac_of};
+use vm::line::{PortType, QUEUES_MAX, mac_of};
 use vm::words::{Words, of_port, of_rings};
 
 use crate::VerbResult;
@@ -44,7 +44,7 @@ pub(super) struct PortArgs {
     /// The guest's memory, for the printed options.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_byte_size)]
     memory: u64,
-    /// Number of queue pairs of its network device, for the printed options.
+    /// Number of queue pairs of its network device; at most 8 with --type ptnet, 1 with --trust.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(QUEUES_MAX)))]
     queues: u32,
@@ -54,13 +54,22 @@ pub(super) fn run(args: &PortArgs, switch: &Path, json: bool) -> VerbResult {
     let path = std::path::absolute(&args.path)?;
     let mac = mac_of(&args.port);
     if args.port_type == "ptnet" {
-        if args.queues > 1 {
-            return Err(VerbError::usage("a port of type ptnet has one pair of queues"));
+        let most = PortType::Ptnet.queues_max(args.trust.is_some());
+        if args.queues > most {
+            let which = if args.trust.is_some() { "in a trust group" } else { "of type ptnet" };
+            let words = format!("--queues: a port {which} has at most {most} of them");
+            return Err(VerbError::usage(words));
         }
         signals::watch().map_err(|error| VerbError::from_error(&error))?;
-        let _socket = vm::keeper::hold_port(switch, &args.port, &mac, &path, args.trust.clone())
-            .map_err(|error| of_socket(&path, error))?;
-        let held = tell(args, &path, &of_rings(&path), json);
+        let _socket = vm::keeper::hold_port(
+            switch,
+            &args.port,
+            (&mac, args.queues),
+            &path,
+            args.trust.clone(),
+        )
+        .map_err(|error| of_socket(&path, error))?;
+        let held = tell(args, &path, &of_rings(&path, args.queues), json);
         while held.is_ok() && signals::caught().is_none() {
             std::thread::sleep(LOOK_EVERY);
         }

@@ -44,11 +44,21 @@ impl Shared {
             id: PortId::new(seat.into()).unwrap(),
             serial,
             user: 0,
-            inlet: Inlet::new(end(rings[0], Seat::TxOwner), buffers(), tx_far.theirs),
-            outlet: Outlet::new(end(rings[1], Seat::RxOwner), buffers(), rx_far.theirs),
+            inlets: Inlets::of([Inlet::new(
+                end(rings[0], Seat::TxOwner),
+                buffers(),
+                tx_far.theirs,
+            )])
+            .unwrap(),
+            outlets: Outlets::of([Outlet::new(
+                end(rings[1], Seat::RxOwner),
+                buffers(),
+                rx_far.theirs,
+            )])
+            .unwrap(),
             header_bytes: 0,
             marks: Marks::of_seat(self.holders.clone(), seat),
-            kick: tx_far.ours,
+            kicks: vec![tx_far.ours],
             counters: Arc::default(),
             credit: Credit::default(),
             rest: None,
@@ -107,7 +117,7 @@ struct Run {
 impl Run {
     fn new(seed: u64, fault: Option<TradeFault>) -> Self {
         let (shared, mut bench) = group();
-        bench.switch.ports.iter_mut().flatten().for_each(|port| port.outlet.fault = fault);
+        bench.switch.ports.iter_mut().flatten().for_each(|port| port.outlets.first.fault = fault);
         let under_way = vec![vec![VecDeque::new(); PORTS]; PORTS];
         let random = Random::from_seed(seed);
         Self {
@@ -225,7 +235,7 @@ impl Run {
         self.bench.switch.obey();
         self.serial += 1;
         let (mut port, client) = self.shared.member(seat, self.serial);
-        port.outlet.fault = fault;
+        port.outlets.first.fault = fault;
         self.bench.clients[number] = client;
         self.bench.switch.link.send(Command::Add(Box::new(port))).unwrap();
         self.bench.switch.obey();
