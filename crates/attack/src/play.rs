@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stats::Random;
 use sys::private::Scratch;
 use testkit::stalls::lock;
@@ -32,10 +32,6 @@ pub(crate) const STRANGER: u32 = 61_234;
 
 /// How often a long run looks for a moment in which the machine lets a round be judged.
 const MOMENTS: u32 = 3;
-/// Nice value of hostile clients of the switch. Where cores are few, one that never sleeps keeps the innocents and the
-/// control pair from running, as any program would: the kernel divides cores, and what is judged is the switch.
-const HOSTILE_NICE: i32 = 10;
-
 /// Servers that are attacked side by side.
 const SERVERS: u32 = 4;
 
@@ -309,8 +305,10 @@ impl Stage {
         let attack = move || {
             let thread = std::thread::spawn(move || {
                 if is_of_switch {
-                    // Of this thread and of those that it starts.
-                    nice(HOSTILE_NICE).map_err(|error| format!("nice: {error}"))?;
+                    // Of this thread and of those that it starts. Where cores are few, clients that never sleep keep the
+                    // innocents and the control pair from running, as any program would: the kernel divides cores among
+                    // as many as there are, and what is judged is the switch.
+                    sys::thread::run_only_when_idle().map_err(|error| error.to_string())?;
                 }
                 if becomes_stranger {
                     become_user(STRANGER)?;
