@@ -50,7 +50,7 @@ pub(super) fn run(mpirun: &Path, hosts: &[String], ranks_count: usize) -> VerbRe
         }
         _ => {
             show::talk(&format!(
-                "undecided: {name} ended with {status} (ranks could not be started, or one was lost)"
+                "undecided: {name} ended with {status} (ranks could not be started, or a rank or a host was lost)"
             ));
             Ok(Exit::Undecided)
         }

@@ -39,7 +39,7 @@ pub(super) fn run(kind: Kind, launch: &Launch, call: &Call) -> VerbResult {
         // Rank 0 has reported the reason.
         (Some(code @ 1..=5), None) => Ok(Exit::Program(code as u8)),
         _ => Err(VerbError::failed(format!(
-            "{name} ended with {status} (ranks could not be started, or one was lost)"
+            "{name} ended with {status} (ranks could not be started, or a rank or a host was lost)"
         ))),
     }
 }

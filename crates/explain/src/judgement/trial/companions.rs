@@ -45,7 +45,10 @@ impl Trial<'_> {
             format!(", processor time per byte {factor:.2}-fold")
         });
         Some(Companion {
-            predicted: format!("{}: no fall", self.experiment.change),
+            predicted: format!(
+                "{}: no fall, unless a byte costs more processor time",
+                self.experiment.change
+            ),
             measured: format!("{} ({}){cost}", show_bit_rate(after.median), percent(gain)),
             holds: dearer.as_ref().is_some_and(follows),
         })
