@@ -143,7 +143,7 @@ impl Symptoms {
     /// be relied on.
     #[must_use]
     pub fn contradiction(&self) -> Option<String> {
-        let (_, law) = self.all().find(|(_, one)| one.name == connection::LITTLES_LAW)?;
+        let (_, law) = self.all().find(|(_, one)| one.name == names::LITTLES_LAW)?;
         let told = law.estimate?;
         let off = (told.median - 1.0).abs();
         let error = match (told.spread, told.sampling) {

@@ -3,7 +3,7 @@
 use results::{Limit, TestLimit};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
-use super::losses::{marks, own_drops_bind};
+use super::losses::{marks, own_drops_bind, waits};
 use super::packet_core::packet_core_full;
 use super::windows::congestion_window_use;
 use super::{more_streams, several_streams, several_words};
@@ -46,13 +46,15 @@ impl Mechanism for CongestionControl {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let rising = rising(seen);
+        let unsettled = unsettled(seen);
         let lifted = seen.lifted_by_streams();
         let shown = if seen.shown().path(names::STREAMS_GAIN).is_some() {
             lifted.max(rising)
         } else {
             path::CWND_UNTRIED.max(rising)
-        };
-        let used = if paced(seen) {
+        }
+        .max(unsettled);
+        let used = if paced(seen) || unsettled > signs::LIKELY {
             1.0
         } else {
             congestion_window_use(seen).map_or(path::CWND_USED_UNKNOWN, |used| {
@@ -65,15 +67,16 @@ impl Mechanism for CongestionControl {
         };
         let lost = loses(path::CWND_LOST);
         // Throughput that rises after many losses recovers from them.
-        let ramps_up = rising * (1.0 - loses(path::CWND_RECOVERING));
+        let ramps_up = (rising * (1.0 - loses(path::CWND_RECOVERING))).max(unsettled);
         let weighed = Weighing::most(signs::INDIRECT)
             .by(shown, "more streams carry no more, or were not tried")
             .by(used, "the congestion window is not used up")
             .by(seen.unexplained(), weighing::HELD)
+            .by(moves(seen), "holes in what is in flight are waited for")
             .by(recorded(seen).max(rising), "what held the sender back was not recorded")
             .unless(lost * (1.0 - ramps_up), path::CWND_OTHER_CAUSE, "losses hold the window down")
             .unless(seen.hosts_full(), 1.0, weighing::HOSTS_FULL)
-            .unless(seen.queue(), 1.0, weighing::QUEUE)
+            .unless(seen.queue() * (1.0 - unsettled), 1.0, weighing::QUEUE)
             .unless(
                 own_drops_bind(seen).max(marks(seen)),
                 path::CWND_OTHER_CAUSE,
@@ -88,7 +91,7 @@ impl Mechanism for CongestionControl {
             weight: weighed.weight(),
             doubt: weighed.doubt(),
             end: Some(seen.sender.end),
-            evidence: evidence(seen, rising),
+            evidence: evidence(seen, rising, unsettled),
             against: against(seen),
             ceiling_bits_per_s: law(seen).filter(|_| weighed.weight() > signs::PERHAPS),
         }
@@ -98,7 +101,7 @@ impl Mechanism for CongestionControl {
         let rate = seen.rate();
         let mut experiments = Vec::new();
         if let (true, TestLimit::DurationS(duration_s)) =
-            (rising(seen) > signs::LIKELY, seen.spec.limit)
+            (rising(seen).max(unsettled(seen)) > signs::LIKELY, seen.spec.limit)
         {
             let growth = growth(seen)
                 .unwrap_or(predictions::OMIT_GROWTH_UNKNOWN)
@@ -137,8 +140,8 @@ impl Mechanism for CongestionControl {
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let mut lines = Vec::new();
-        if rising(seen) > signs::PERHAPS {
-            let text = "test longer, or leave out the start (--omit): throughput was still rising";
+        if rising(seen).max(unsettled(seen)) > signs::PERHAPS {
+            let text = "test longer, or leave out the start (--omit): throughput had not settled";
             let from_s = seen.spec.omit_s;
             lines.push(Advice::of(Change::Omit { from_s, to_s: from_s }, text));
         }
@@ -178,6 +181,31 @@ fn rising(seen: &Observed<'_>) -> f64 {
     seen.shown().path_reaches(names::GROWTH, path::RISING).unwrap_or(0.0)
 }
 
+/// Confidence, 0 to 1, that the test ended while slow start's overshoot was being repaired: few round trips, in which
+/// throughput swung, a queue that filled, and one loss event or two.
+fn unsettled(seen: &Observed<'_>) -> f64 {
+    let of_sender = |name: &str| seen.shown().sender(name);
+    let events = || {
+        let segments = ratio(of_sender(names::RETRANSMITTED)?, of_sender(names::RETRANSMIT_SHARE)?);
+        Some(of_sender(names::LOSS_EVENT_SHARE)? * segments?)
+    };
+    let round_trips = of_sender(names::RTT).and_then(|rtt_s| ratio(seen.sender.duration_s, rtt_s));
+    let (Some(events), Some(round_trips), Some(swing)) =
+        (events(), round_trips, seen.shown().path(names::UNSTEADINESS))
+    else {
+        return 0.0;
+    };
+    waits(seen)
+        * path::UNSETTLED_ROUND_TRIPS.not(round_trips)
+        * path::UNSETTLED.of(swing)
+        * path::OVERSHOOTS.not(events)
+}
+
+/// Confidence, 0 to 1, that what is in flight moves: over a round trip about as much arrives.
+fn moves(seen: &Observed<'_>) -> f64 {
+    seen.shown().sender(names::LITTLES_LAW).map_or(1.0, |ratio| path::STALLED_FLIGHT.of(ratio))
+}
+
 /// Segments retransmitted, of those sent, 0 to 1.
 fn again(seen: &Observed<'_>) -> Option<f64> {
     seen.shown().sender(names::RETRANSMIT_SHARE)
@@ -204,7 +232,7 @@ fn another(seen: &Observed<'_>) -> Option<String> {
         .map(str::to_owned)
 }
 
-fn evidence(seen: &Observed<'_>, rising: f64) -> Vec<String> {
+fn evidence(seen: &Observed<'_>, rising: f64, unsettled: f64) -> Vec<String> {
     let of_sender = |name: &str| seen.shown().sender(name);
     let mut lines = Vec::new();
     let name = seen.setup.congestion_control.as_deref().unwrap_or("congestion control");
@@ -230,6 +258,12 @@ fn evidence(seen: &Observed<'_>, rising: f64) -> Vec<String> {
     if let (true, Some(growth)) = (rising > 0.0, growth(seen)) {
         lines.push(format!(
             "throughput still rises: the last third carries {growth:.1} times the first"
+        ));
+    }
+    if unsettled > signs::PERHAPS {
+        lines.push(format!(
+            "throughput had not settled after {}: slow start overshot, and its losses were being repaired",
+            show_seconds(seen.sender.duration_s)
         ));
     }
     lines.extend(several_words(seen));

@@ -6,7 +6,7 @@ use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seco
 use super::causes::explains_losses;
 use super::losses::{
     algorithm, common_ceiling, law, mistaken, overflow, retransmit_share, retransmits_count,
-    udp_is_spared,
+    udp_is_spared, udp_lost,
 };
 use super::others::shares;
 use super::trials::with_bbr;
@@ -159,7 +159,7 @@ impl Mechanism for Loss {
 
 /// Confidence, 0 to 1, that retransmitted segments were not lost on the path: they were dropped in a
 /// queue of a host that counts its drops, or not lost at all.
-fn elsewhere(seen: &Observed<'_>) -> f64 {
+pub(super) fn elsewhere(seen: &Observed<'_>) -> f64 {
     let own =
         seen.sender.qdiscs().filter(|qdisc| !matches!(qdisc.kind.as_str(), "ingress" | "clsact"));
     let sent = own.map(|qdisc| qdisc.dropped_pkts).max().unwrap_or(0);
@@ -225,8 +225,7 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
         ));
     }
     lines.extend(several_words(seen));
-    let of_path = |name: &str| seen.shown().path(name);
-    let udp = of_path(names::UDP_SENT).zip(of_path(names::UDP_LOST));
+    let udp = seen.shown().path(names::UDP_SENT).zip(udp_lost(seen));
     if let Some((sent, lost)) = udp.filter(|(_, lost)| *lost > 0.0) {
         lines.push(format!("UDP at {} lost {} too", show_bit_rate(sent), show_share(lost)));
     }

@@ -162,12 +162,26 @@ fn law(seen: &Observed<'_>) -> Option<Law> {
     let again = positive(retransmit_share(seen)).filter(|_| applies)?;
     // A receiver that does not tell where datagrams were lost may have lost them itself.
     let by_udp = seen.shown().path(names::UDP_LOST_ON_PATH).and_then(positive);
-    let by_udp = by_udp.filter(|lost| *lost <= again);
-    let lost_share = by_udp.unwrap_or(again);
     let mss_bytes = seen.shown().sender(names::SEGMENT_PAYLOAD)?;
     let rtt_s = seen.base_rtt_s?;
-    let bits_per_s = positive(mss_bytes * 8.0 / (rtt_s * lost_share) * seen.streams())?;
+    let allows = |lost: f64| mss_bytes * 8.0 / (rtt_s * lost) * seen.streams();
+    let is_nearer = |lost: f64| {
+        let off = |lost: f64| (seen.rate() / allows(lost)).ln().abs();
+        off(lost) < off(again)
+    };
+    let by_udp = by_udp
+        .filter(|lost| *lost <= again || repairs_lag(seen) > signs::LIKELY && is_nearer(*lost));
+    let lost_share = by_udp.unwrap_or(again);
+    let bits_per_s = positive(allows(lost_share))?;
     Some(Law { lost_share, bits_per_s, is_of_losses: by_udp.is_some() })
+}
+
+/// Confidence, 0 to 1, that one repair followed another all the time, so that fewer segments were retransmitted than lost.
+fn repairs_lag(seen: &Observed<'_>) -> f64 {
+    let of_sender = |name: &str| seen.shown().sender(name);
+    let repairs = of_sender(names::RETRANSMITTED).zip(of_sender(names::RTT));
+    let duration_s = seen.sender.duration_s;
+    repairs.map_or(0.0, |(count, rtt_s)| path::REPAIR_TIME.of(count * rtt_s / duration_s))
 }
 
 /// Why SACK was not negotiated, as far as the ends' settings tell.
@@ -205,7 +219,12 @@ fn evidence(seen: &Observed<'_>, law: Option<Law>) -> Vec<String> {
     let mut lines = vec![first, origin(seen)];
     if law.is_some_and(|law| law.is_of_losses) {
         let again = fine_percent(retransmit_share(seen));
-        lines.push(format!("{again} of the segments retransmitted, most needlessly"));
+        lines.push(match law.is_some_and(|law| law.lost_share > retransmit_share(seen)) {
+            true => format!(
+                "{again} of the segments retransmitted: one repair followed another, and they lag behind the losses"
+            ),
+            false => format!("{again} of the segments retransmitted, most needlessly"),
+        });
     }
     lines.extend(several_words(seen));
     lines

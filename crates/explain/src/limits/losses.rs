@@ -63,10 +63,19 @@ fn udp_passes(seen: &Observed<'_>) -> f64 {
     seen.fit[Fitted::UdpAbove].of(over) * path::UDP_LOST.not(lost)
 }
 
+/// Share of UDP's datagrams lost, 0 to 1; `None` if it was not tried, or was offered faster than the sender's line
+/// carries: then what exceeds the line is lost, and hides what else is.
+pub(super) fn udp_lost(seen: &Observed<'_>) -> Option<f64> {
+    let lost = seen.shown().path(names::UDP_LOST)?;
+    let line = seen.line_goodput(seen.sender.end);
+    let offered = seen.shown().path(names::UDP_SENT);
+    let is_hidden = line.zip(offered).is_some_and(|(line, offered)| offered > line);
+    (!is_hidden).then_some(lost)
+}
+
 /// Confidence, 0 to 1, that UDP loses far less than what takes TCP's segments would take at random.
 pub(super) fn udp_is_spared(seen: &Observed<'_>) -> f64 {
-    let of_path = |name: &str| seen.shown().path(name);
-    let (Some(lost), Some(sent)) = (of_path(names::UDP_LOST), of_path(names::UDP_COUNT)) else {
+    let (Some(lost), Some(sent)) = (udp_lost(seen), seen.shown().path(names::UDP_COUNT)) else {
         return 0.0;
     };
     let again = retransmit_share(seen);
@@ -81,10 +90,10 @@ pub(super) fn udp_is_spared(seen: &Observed<'_>) -> f64 {
 pub(crate) fn mistaken(seen: &Observed<'_>) -> f64 {
     let told = seen.shown().sender(names::NEEDLESS_SHARE).unwrap_or(0.0);
     let again = retransmit_share(seen);
-    let of_path = |name: &str| seen.shown().path(name);
-    let udp = of_path(names::UDP_LOST).zip(of_path(names::UDP_LATE)).filter(|_| again > 0.0);
-    let late = udp.map_or(0.0, |(lost, late)| {
-        path::LOST_OF_AGAIN.times(again).not(lost) * path::LATE_OF_AGAIN.times(again).of(late)
+    let late = seen.shown().path(names::UDP_LATE).filter(|_| again > 0.0);
+    let late = late.map_or(0.0, |late| {
+        let unlost = udp_lost(seen).map_or(1.0, |lost| path::LOST_OF_AGAIN.times(again).not(lost));
+        unlost * path::LATE_OF_AGAIN.times(again).of(late)
     });
     told.max(late)
 }
@@ -96,6 +105,14 @@ pub(super) fn marks(seen: &Observed<'_>) -> f64 {
     path::MARKED_SHARE.of(of_all) * path::MARKED_COUNT.of(count)
 }
 
+/// Confidence, 0 to 1, that hundreds of segments in a row were lost in each loss event: what dropped them was full, and did
+/// not choose at random.
+pub(super) fn long_bursts(seen: &Observed<'_>) -> f64 {
+    let events = seen.shown().sender(names::LOSS_EVENT_SHARE);
+    let each = events.and_then(|events| ratio(retransmit_share(seen), events));
+    each.map_or(0.0, |segments| path::LONG_BURSTS.of(segments))
+}
+
 /// Confidence, 0 to 1, that packets are dropped without a queue before them.
 pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
     let drops = seen.shown().sender_reaches(names::RETRANSMIT_SHARE, path::DROPS_UNQUEUED);
@@ -103,7 +120,7 @@ pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
 }
 
 /// Confidence, 0 to 1, that packets wait in a queue on the path.
-fn waits(seen: &Observed<'_>) -> f64 {
+pub(super) fn waits(seen: &Observed<'_>) -> f64 {
     let rtt_s = seen.shown().sender(names::RTT);
     let (Some(rtt_s), Some(base_s)) = (rtt_s, seen.base_rtt_s) else { return 1.0 };
     // Busy hosts answer late on the idle path too, unless it was others' packets that these round trips waited for.

@@ -3,8 +3,14 @@
 use results::Limit;
 use units::{show_bit_rate, show_count_of};
 
-use super::losses::{PolicerSigns, common_ceiling, drops_without_queue, host_policer};
-use super::plateau::{at_the_line, best, exceeds, plateau, plateau_evidence, plateau_of_drops};
+use super::loss::elsewhere;
+use super::losses::{
+    PolicerSigns, common_ceiling, drops_without_queue, host_policer, long_bursts, retransmit_share,
+    udp_is_spared, udp_lost,
+};
+use super::plateau::{
+    at_the_line, best, exceeds, plateau, plateau_evidence, plateau_of_drops, udp_over_best,
+};
 use super::trials::{spaced, stays};
 use crate::advice::Advice;
 use crate::experiment::Experiment;
@@ -51,7 +57,7 @@ impl Mechanism for Policer {
         // a stream kept below the rate by its own drops.
         let weighed = Weighing::most(signs::LOCATED)
             .by(
-                (reached + common_ceiling(seen)).min(1.0),
+                (reached + common_ceiling(seen)).min(1.0).max(bursts(seen)),
                 "no common rate above which packets are dropped without a queue",
             )
             .by(seen.unexplained(), weighing::HELD)
@@ -80,8 +86,11 @@ impl Mechanism for Policer {
     }
 
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
-        let mut experiments =
-            if host_policer(seen).is_some() { spaced(self.limit(), seen) } else { Vec::new() };
+        let mut experiments = if host_policer(seen).is_some() || bursts(seen) > signs::PERHAPS {
+            spaced(self.limit(), seen)
+        } else {
+            Vec::new()
+        };
         let is_common = common_ceiling(seen) > path::COMMON_CEILING_TOLD;
         let rate = if is_common { best(seen) } else { seen.rate() };
         // UDP does not shrink from drops, so it shows the rate itself.
@@ -122,6 +131,24 @@ impl Mechanism for Policer {
             ],
         })
     }
+}
+
+/// Confidence, 0 to 1, that bursts are dropped on the path, and no datagram of a spaced stream that is faster: so does a
+/// policer above every rate that was tried.
+fn bursts(seen: &Observed<'_>) -> f64 {
+    let below_the_line = seen
+        .line_goodput(seen.sender.end)
+        .map_or(1.0, |line| path::BELOW_THE_LINE.not(best(seen) / line));
+    let is_faster = udp_over_best(seen).is_some_and(|over| over > path::UDP_PUSHED);
+    let unharmed = udp_lost(seen).filter(|_| is_faster);
+    let unharmed =
+        unharmed.map_or(0.0, |lost| path::LOST_OF_AGAIN.times(retransmit_share(seen)).not(lost));
+    path::POLICED_BURSTS
+        * unharmed
+        * udp_is_spared(seen).max(long_bursts(seen))
+        * drops_without_queue(seen)
+        * (1.0 - elsewhere(seen))
+        * below_the_line
 }
 
 fn visible(seen: &Observed<'_>) -> Option<Opinion> {

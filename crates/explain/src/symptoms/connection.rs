@@ -10,7 +10,6 @@ use crate::observed::{Run, receiver_fullness};
 use crate::thresholds::signs;
 
 /// Name of the check whether throughput, round trip and data in flight agree.
-pub(super) const LITTLES_LAW: &str = "littles-law-ratio";
 
 /// At the end that sends the data.
 pub(super) static SENDER: &[Row] = &[
@@ -141,7 +140,7 @@ pub(super) static SENDER: &[Row] = &[
         |seen| seen.run.drained_share(),
     ),
     row(
-        LITTLES_LAW,
+        names::LITTLES_LAW,
         Unit::Ratio,
         "bytes, tcpi_rtt, tcpi_unacked",
         "throughput times round trip over the data in flight; far from 1 the figures contradict each other",

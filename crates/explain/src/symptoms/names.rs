@@ -15,6 +15,7 @@ pub(crate) const WINDOW_LIMITED: &str = "receive-window-limited-share";
 pub(crate) const BUFFER_LIMITED: &str = "send-buffer-limited-share";
 pub(crate) const PEER_WINDOW_FILL: &str = "peer-window-fill";
 pub(crate) const CWND_FILL: &str = "congestion-window-fill";
+pub(crate) const LITTLES_LAW: &str = "littles-law-ratio";
 pub(crate) const PACING_RATE: &str = "pacing-rate";
 pub(crate) const PACING_MAXIMUM: &str = "pacing-maximum";
 pub(crate) const SEGMENT_PAYLOAD: &str = "segment-payload";
@@ -40,6 +41,7 @@ pub(crate) const OUT_OF_ORDER: &str = "out-of-order-packets";
 // The path.
 
 pub(crate) const GROWTH: &str = "throughput-growth";
+pub(crate) const UNSTEADINESS: &str = "throughput-unsteadiness";
 pub(crate) const QUEUE_GROWTH: &str = "queue-growth";
 pub(crate) const QUEUE_DELAY: &str = "queue-delay";
 pub(crate) const IDLE_RTT_P50: &str = "idle-rtt-p50";

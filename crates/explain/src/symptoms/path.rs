@@ -25,7 +25,7 @@ pub(super) static EACH: &[Row] = &[
         |seen| seen.flow.growth,
     ),
     row(
-        "throughput-unsteadiness",
+        names::UNSTEADINESS,
         Unit::Ratio,
         "bytes per interval",
         "standard deviation of the steady intervals' throughput over its mean",

@@ -35,9 +35,14 @@ thresholds! {
     REPAIR_ABOVE: Ramp = Ramp::new(0.7, 1.5), Chosen, "ln of throughput over one repair per round trip: beyond, the losses came together";
     REPAIR_BELOW: Ramp = Ramp::new(1.2, 2.0), Chosen, "ln of that law over throughput: timeouts cost up to e^1.2; beyond, another limit is tighter";
     REPAIR_BY_RETRANSMITS: f64 = 0.75, Chosen, "retransmissions are an upper bound of the losses, so their law is a weaker witness";
+    REPAIR_TIME: Ramp = Ramp::new(0.4, 0.7), Nature, "time that repairs took at one per round trip: where it is most of the test, repairs lag behind the losses";
     REPAIR_STARVED: f64 = 0.8, Chosen, "how much a thread that never sleeps speaks against slow repairs";
 
     RISING: Ramp = Ramp::new(1.15, 1.5), Chosen, "last third over first third of a test: a steady one differs by a tenth";
+    UNSETTLED_ROUND_TRIPS: Ramp = Ramp::new(10.0, 25.0), Nature, "round trips that a test lasted: slow start, its overshoot and the repair of it take about ten";
+    UNSETTLED: Ramp = Ramp::new(0.4, 0.7), Chosen, "throughput's swing through the test over its mean: a steady one swings by a tenth";
+    OVERSHOOTS: Ramp = Ramp::new(3.0, 6.0), Nature, "loss events of a repeat: slow start overshoots once, and the repair of it may lose again";
+    STALLED_FLIGHT: Ramp = Ramp::new(0.4, 0.6), Chosen, "throughput times round trip over the data in flight: where less than half moves, holes in it are waited for";
     CWND_UNTRIED: f64 = 0.5, Chosen, "confidence in the congestion window where several streams were not tried";
     CWND_USED_LEAST: f64 = 0.3, Chosen, "what a window that is not used up still counts for: snapshots miss its peaks";
     CWND_USED_UNKNOWN: f64 = 0.6, Chosen, "use taken where the data in flight is not known";
@@ -85,6 +90,8 @@ thresholds! {
     POLICED_NEAR: Ramp = Ramp::new(0.02, 0.1), Chosen, "throughput over a policer's rate: its drops keep TCP far below it";
     POLICED_EXCEEDED: Ramp = Ramp::new(1.15, 1.4), Chosen, "more than the policer's rate and burst: it does not police this traffic";
     POLICED_RATE_UNKNOWN: f64 = 0.9, Chosen, "agreement taken where the filter tells no rate";
+    LONG_BURSTS: Ramp = Ramp::new(100.0, 300.0), Chosen, "segments lost in each loss event: random losses, also those in bursts, take tens";
+    POLICED_BURSTS: f64 = 0.6, Chosen, "confidence in a policer where bursts are dropped, and nothing that was tried exceeded its rate";
     POLICED_HELD: f64 = 0.8, Chosen, "how much windows, buffers and applications speak against a policer with drops";
     COMMON_CEILING_TOLD: f64 = 0.1, Chosen, "confidence from which several streams' rate is the policer's";
 
