@@ -339,17 +339,25 @@ pub(crate) fn several_rates(results: &Results, judged: &Run<'_>) -> Option<(u32,
     Some((most.1, most.2))
 }
 
+/// The tests over several streams in the same direction.
+fn with_several<'r>(results: &'r Results, judged: &Run<'_>) -> impl Iterator<Item = Run<'r>> {
+    let several = results.points.iter().filter(|point| point.experiment == "multi-stream");
+    let direction = judged.direction.direction;
+    several.filter_map(Run::of).filter(move |run| run.direction.direction == direction)
+}
+
+/// What the connections of each test over several streams in the same direction did.
+pub(crate) fn flows_with_several(results: &Results, judged: &Run<'_>) -> Vec<Flow> {
+    with_several(results, judged).map(|run| Flow::of(&run)).collect()
+}
+
 /// Mean idle share of an end's cores in each test over several streams in the same direction, 0 to 1.
 pub(crate) fn idle_with_several(results: &Results, judged: &Run<'_>, end: End) -> Vec<f64> {
-    let several = results.points.iter().filter(|point| point.experiment == "multi-stream");
-    let runs = several
-        .filter_map(Run::of)
-        .filter(|run| run.direction.direction == judged.direction.direction);
     let of_run = |run: Run<'_>| {
         let cores = &run.report(end)?.cores;
         share(cores.iter().map(|core| core.idle).sum(), cores.len() as f64)
     };
-    runs.filter_map(of_run).collect()
+    with_several(results, judged).filter_map(of_run).collect()
 }
 
 /// The repeats of the UDP test in the same direction, of several settings the one that delivered most.

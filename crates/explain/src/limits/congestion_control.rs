@@ -35,7 +35,8 @@ impl Mechanism for CongestionControl {
                 the algorithm or its pacing chose less than the path carries.",
             evidence: "The congestion window is used up or paces the sender; neither windows nor buffers nor \
                 cores hold it back; window / RTT equals the throughput; throughput still rises through the \
-                test; more streams carry more.",
+                test, or a test of few round trips ends while the losses of slow start's overshoot are repaired; more \
+                streams carry more.",
             against: "More streams carry no more (then a rate is the limit); losses explain the window; a \
                 thread never sleeps.",
             experiment: "Leave out the ramp, where throughput still rises; another congestion control; more \

@@ -113,15 +113,25 @@ pub(super) fn long_bursts(seen: &Observed<'_>) -> f64 {
     each.map_or(0.0, |segments| path::LONG_BURSTS.of(segments))
 }
 
-/// Confidence, 0 to 1, that packets are dropped without a queue before them.
+/// Confidence, 0 to 1, that packets are dropped without a queue before them, those of one stream or of several: several
+/// reach a rate that a single one is still growing to.
 pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
     let drops = seen.shown().sender_reaches(names::RETRANSMIT_SHARE, path::DROPS_UNQUEUED);
-    drops.unwrap_or(0.0) * (1.0 - waits(seen))
+    let of_path = |name: &str| seen.shown().path(name);
+    let of_several = of_path(names::STREAMS_RETRANSMIT_SHARE).zip(of_path(names::STREAMS_RTT));
+    let of_several = of_several.map_or(0.0, |(share, rtt_s)| {
+        path::DROPS_UNQUEUED.of(share) * (1.0 - waits_within(seen, Some(rtt_s)))
+    });
+    (1.0 - waits(seen)) * drops.unwrap_or(0.0).max(of_several)
 }
 
 /// Confidence, 0 to 1, that packets wait in a queue on the path.
 pub(super) fn waits(seen: &Observed<'_>) -> f64 {
-    let rtt_s = seen.shown().sender(names::RTT);
+    waits_within(seen, seen.shown().sender(names::RTT))
+}
+
+/// The same of a round trip under another load, seconds.
+fn waits_within(seen: &Observed<'_>, rtt_s: Option<f64>) -> f64 {
     let (Some(rtt_s), Some(base_s)) = (rtt_s, seen.base_rtt_s) else { return 1.0 };
     // Busy hosts answer late on the idle path too, unless it was others' packets that these round trips waited for.
     let hosts_s = seen.shown().path(names::IDLE_RTT_P50).map_or(0.0, |idle_s| idle_s - base_s);

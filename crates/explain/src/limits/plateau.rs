@@ -16,12 +16,30 @@ pub(super) fn best(seen: &Observed<'_>) -> f64 {
 /// Confidence, 0 to 1, that throughput stands at a rate that nothing lifts.
 pub(super) fn plateau(seen: &Observed<'_>) -> f64 {
     let streams = seen.streams_gain().map(|gain| seen.fit[Fitted::MoreStreams].not(gain));
-    match (streams, udp_meets_it(seen)) {
+    let (by_streams, by_udp) = (streams, udp_meets_it(seen));
+    let tried = match (by_streams, by_udp) {
         (Some(streams), Some(udp)) => streams * udp,
         (Some(streams), None) => path::PLATEAU_BY_ONE * streams,
         (None, Some(udp)) => path::PLATEAU_BY_ONE * udp,
         (None, None) => path::PLATEAU_UNTRIED + path::PLATEAU_BY_QUEUE * seen.queue(),
-    }
+    };
+    tried.max(queued_rate(seen))
+}
+
+/// Confidence, 0 to 1, that packets wait before a rate: UDP is offered more, delivers what TCP does and loses the rest, and
+/// TCP's round trips grow. What several streams gain may be the rate's burst.
+fn queued_rate(seen: &Observed<'_>) -> f64 {
+    let lost = seen.shown().path(names::UDP_LOST);
+    let gain = seen.shown().path(names::UDP_GAIN);
+    let (Some(lost), Some(gain), Some(_)) = (lost, gain, udp_over_best(seen)) else { return 0.0 };
+    let grown = seen.shown().path_reaches(names::QUEUE_GROWTH, signs::QUEUE_GROWTH);
+    let longer = seen.shown().path_reaches(names::QUEUE_DELAY, signs::QUEUE_DELAY_S);
+    path::PLATEAU_BY_ONE
+        * path::POLICED_UDP_LOST.of(lost)
+        * path::ENDS_APART.not(gain.ln().abs())
+        * grown.unwrap_or(0.0)
+        * longer.unwrap_or(0.0)
+        * seen.streams_gain().map_or(1.0, |gain| path::BURST_GAIN.not(gain))
 }
 
 /// The same of a rate above which packets are dropped at once: drops keep TCP below that rate, so that UDP may deliver

@@ -7,7 +7,8 @@ use super::tested::Seen;
 use super::{Symptom, deviation, names};
 use crate::numbers::{positive, ratio, share};
 use crate::observed::{
-    Acknowledgements, UdpSeen, idle_with_several, opposite, several_rates, udp_repeats,
+    Acknowledgements, Flow, UdpSeen, flows_with_several, idle_with_several, opposite,
+    several_rates, udp_repeats,
 };
 use crate::wanted::{idle_rtt_s, line};
 
@@ -120,6 +121,18 @@ pub(super) const STREAMS: Definition = Definition::new(
     "the test's options",
     "number of streams in that comparison",
 );
+pub(super) const STREAMS_RETRANSMIT_SHARE: Definition = Definition::new(
+    names::STREAMS_RETRANSMIT_SHARE,
+    Unit::Share,
+    "tcp_info.tcpi_total_retrans",
+    "segments retransmitted with several streams, of those sent",
+);
+pub(super) const STREAMS_RTT: Definition = Definition::new(
+    names::STREAMS_RTT,
+    Unit::S,
+    "tcp_info.tcpi_rtt",
+    "smoothed round trip with several streams",
+);
 pub(super) const SENDER_IDLE_SEVERAL: Definition = Definition::new(
     names::SENDER_IDLE_SEVERAL,
     Unit::Share,
@@ -198,12 +211,14 @@ pub(super) static UDP: &[UdpRow] = &[
 ];
 
 /// Read once from the whole document.
-pub(super) const WHOLE: [Definition; 8] = [
+pub(super) const WHOLE: [Definition; 10] = [
     IDLE_P50,
     IDLE_P99,
     PATH_MTU,
     STREAMS_GAIN,
     STREAMS,
+    STREAMS_RETRANSMIT_SHARE,
+    STREAMS_RTT,
     SENDER_IDLE_SEVERAL,
     RECEIVER_IDLE_SEVERAL,
     UDP_GAIN,
@@ -227,6 +242,9 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
         seen.first()
             .map_or_else(Vec::new, |one| idle_with_several(results, &one.run, end(one.run.sender)))
     };
+    let flows = seen.first().map_or_else(Vec::new, |one| flows_with_several(results, &one.run));
+    let of_several =
+        |read: fn(&Flow) -> Option<f64>| flows.iter().filter_map(read).collect::<Vec<f64>>();
     let udp = seen.first().map_or_else(Vec::new, |one| udp_repeats(results, &one.run));
     let udp_gains: Vec<f64> =
         udp.iter().filter_map(|udp| ratio(udp.delivered_bits_per_s, rate?)).collect();
@@ -240,6 +258,8 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
         once(&PATH_MTU, mtu),
         STREAMS_GAIN.symptom(recorder, &gains, &[]),
         once(&STREAMS, several.map(|(count, _)| f64::from(count))),
+        STREAMS_RETRANSMIT_SHARE.symptom(recorder, &of_several(|flow| flow.retransmit_share), &[]),
+        STREAMS_RTT.symptom(recorder, &of_several(|flow| flow.rtt_s), &[]),
         SENDER_IDLE_SEVERAL.symptom(recorder, &idle_of(|sender| sender), &[]),
         RECEIVER_IDLE_SEVERAL.symptom(recorder, &idle_of(opposite), &[]),
         UDP_GAIN.symptom(recorder, &udp_gains, &[]),
