@@ -3,9 +3,8 @@
 use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
 
-use super::causes::explains_losses;
 use super::losses::{
-    algorithm, common_ceiling, law, mistaken, overflow, retransmit_share, retransmits_count,
+    algorithm, common_ceiling, elsewhere, law, overflow, retransmit_share, retransmits_count,
     udp_is_spared, udp_lost,
 };
 use super::others::shares;
@@ -19,7 +18,7 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{fine_percent, percent, positive};
 use crate::observed::{Observed, end_name};
 use crate::symptoms::names;
-use crate::thresholds::{Fitted, path, predictions, signs};
+use crate::thresholds::{path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
@@ -155,23 +154,6 @@ impl Mechanism for Loss {
         lines.push(Advice::of(several_streams(seen), several));
         lines
     }
-}
-
-/// Confidence, 0 to 1, that retransmitted segments were not lost on the path: they were dropped in a
-/// queue of a host that counts its drops, or not lost at all.
-pub(super) fn elsewhere(seen: &Observed<'_>) -> f64 {
-    let own =
-        seen.sender.qdiscs().filter(|qdisc| !matches!(qdisc.kind.as_str(), "ingress" | "clsact"));
-    let sent = own.map(|qdisc| qdisc.dropped_pkts).max().unwrap_or(0);
-    let filtered =
-        seen.receiver.qdiscs().filter(|qdisc| matches!(qdisc.kind.as_str(), "ingress" | "clsact"));
-    let policed = filtered.map(|qdisc| qdisc.dropped_pkts).max().unwrap_or(0);
-    let softnet = seen.receiver.counters.map_or(0, |counters| {
-        counters.softnet.iter().fold(0, |sum: u64, core| sum.saturating_add(core.dropped_pkts))
-    });
-    let ring = seen.receiver.device().and_then(|device| device.rx_ring_overruns_count).unwrap_or(0);
-    let counted = [sent, policed, softnet, ring].map(|drops| explains_losses(seen, drops));
-    counted.into_iter().fold(seen.fit[Fitted::Mistaken].of(mistaken(seen)), f64::max)
 }
 
 /// States that the drop counters of both hosts did not move, which leaves the path; else `None`.

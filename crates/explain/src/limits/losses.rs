@@ -105,6 +105,23 @@ pub(super) fn marks(seen: &Observed<'_>) -> f64 {
     path::MARKED_SHARE.of(of_all) * path::MARKED_COUNT.of(count)
 }
 
+/// Confidence, 0 to 1, that retransmitted segments were not lost on the path: they were dropped in a
+/// queue of a host that counts its drops, or not lost at all.
+pub(super) fn elsewhere(seen: &Observed<'_>) -> f64 {
+    let own =
+        seen.sender.qdiscs().filter(|qdisc| !matches!(qdisc.kind.as_str(), "ingress" | "clsact"));
+    let sent = own.map(|qdisc| qdisc.dropped_pkts).max().unwrap_or(0);
+    let filtered =
+        seen.receiver.qdiscs().filter(|qdisc| matches!(qdisc.kind.as_str(), "ingress" | "clsact"));
+    let policed = filtered.map(|qdisc| qdisc.dropped_pkts).max().unwrap_or(0);
+    let softnet = seen.receiver.counters.map_or(0, |counters| {
+        counters.softnet.iter().fold(0, |sum: u64, core| sum.saturating_add(core.dropped_pkts))
+    });
+    let ring = seen.receiver.device().and_then(|device| device.rx_ring_overruns_count).unwrap_or(0);
+    let counted = [sent, policed, softnet, ring].map(|drops| explains_losses(seen, drops));
+    counted.into_iter().fold(seen.fit[Fitted::Mistaken].of(mistaken(seen)), f64::max)
+}
+
 /// Confidence, 0 to 1, that hundreds of segments in a row were lost in each loss event: what dropped them was full, and did
 /// not choose at random.
 pub(super) fn long_bursts(seen: &Observed<'_>) -> f64 {

@@ -3,10 +3,9 @@
 use results::Limit;
 use units::{show_bit_rate, show_count_of};
 
-use super::loss::elsewhere;
 use super::losses::{
-    PolicerSigns, common_ceiling, drops_without_queue, host_policer, long_bursts, retransmit_share,
-    udp_is_spared, udp_lost,
+    PolicerSigns, common_ceiling, drops_without_queue, elsewhere, host_policer, long_bursts,
+    retransmit_share, udp_is_spared, udp_lost,
 };
 use super::plateau::{
     at_the_line, best, exceeds, plateau, plateau_evidence, plateau_of_drops, udp_over_best,
