@@ -3,6 +3,7 @@
 use dve::{Model, Steps};
 use statespace::{Actors, FairFound, FairSearch, Fairness, Lasso};
 
+use crate::counterexample::{finite_part, why_finite};
 use crate::observer::Observer;
 use crate::options::Bounds;
 use crate::report::{Report, TraceState, Verdict, failing};
@@ -28,9 +29,7 @@ pub(crate) fn cycles(
         match search.advance(PORTION).map_err(|_full| CheckError::TooManyStates)? {
             FairFound::NoCycle => break Verdict::Holds,
             FairFound::Cycle(found) => {
-                let cycle_start = Some(found.lasso.prefix.len());
-                let run = lines(model, &found.lasso, &found.actors);
-                break Verdict::Violated { why: why(fairness), run, cycle_start };
+                break violated(model, &found.lasso, &found.actors, fairness);
             }
             FairFound::More => {}
         }
@@ -52,14 +51,27 @@ pub(crate) fn what(what: &str, fairness: Fairness) -> String {
     format!("{what} (on {} fair runs)", word(fairness))
 }
 
-/// Why it does not hold.
-pub(crate) fn why(fairness: Fairness) -> String {
-    format!("the counterexample is a {} fair infinite run (lasso)", word(fairness))
+/// The verdict that a fair run shows. Every finite run can go on fairly, so the beginning of this one is enough
+/// where it violates the formula.
+pub(crate) fn violated(
+    model: &Model,
+    lasso: &Lasso,
+    who: &[Actors],
+    fairness: Fairness,
+) -> Verdict {
+    let mut run = lines(model, lasso, who);
+    let states = lasso.prefix.iter().chain(&lasso.cycle).map(Vec::as_slice);
+    if let Some(count) = finite_part(model, states) {
+        run.truncate(count);
+        return Verdict::Violated { why: why_finite(), run, cycle_start: None };
+    }
+    let why = format!("the counterexample is a {} fair infinite run (lasso)", word(fairness));
+    Verdict::Violated { why, run, cycle_start: Some(lasso.prefix.len()) }
 }
 
 /// The run, its last steps taken by whom the search says, those before by any that can; the cycle's
 /// first state comes once more.
-pub(crate) fn lines(model: &Model, lasso: &Lasso, who: &[Actors]) -> Vec<TraceState> {
+fn lines(model: &Model, lasso: &Lasso, who: &[Actors]) -> Vec<TraceState> {
     let states: Vec<&Vec<u8>> =
         lasso.prefix.iter().chain(&lasso.cycle).chain(lasso.cycle.first()).collect();
     let told_from = states.len().saturating_sub(1 + who.len());

@@ -10,6 +10,7 @@
 
 mod check;
 mod checkpoint;
+mod counterexample;
 mod error;
 mod fair;
 mod formulas;

@@ -20,9 +20,9 @@ use statespace::{Fairness, LossyStorage, Progress};
 use crate::observer::Observer;
 use crate::options::Bounds;
 use crate::report::{Report, Traffic, Unreachable, Verdict, failing, lines};
-use crate::search::{LASSO, violated_property};
+use crate::search::violated_property;
 use crate::watch::Watch;
-use crate::{CheckError, DriveError, RankedModel, fair, lossy};
+use crate::{CheckError, DriveError, RankedModel, counterexample, fair, lossy};
 
 /// The exit code of a job that lost a rank: undecided.
 const LOST_CODE: u8 = 11;
@@ -429,16 +429,10 @@ fn verdict(
         Ending::Nothing => task.nothing_found(figures),
         Ending::Broken(way) => violated(model, task, &way)?,
         Ending::Cycle(lasso) => {
-            let cycle_start = Some(lasso.prefix.len());
             if let Some(judge) = judge {
-                let run = fair::lines(model, &lasso, &judge.actors);
-                return Ok(Verdict::Violated { why: fair::why(judge.fairness), run, cycle_start });
+                return Ok(fair::violated(model, &lasso, &judge.actors, judge.fairness));
             }
-            let mut run = [&lasso.prefix[..], &lasso.cycle].concat();
-            // The cycle's first state once more, to show the step that closes it.
-            run.extend(lasso.cycle.first().cloned());
-            let why = LASSO.to_owned();
-            Verdict::Violated { why, run: lines(model, &run), cycle_start }
+            counterexample::of_lasso(model, &lasso)
         }
         Ending::Stopped => {
             let reason =

@@ -3,15 +3,12 @@
 use dve::Model;
 use statespace::{CycleSearch, Found};
 
-use crate::CheckError;
 use crate::checkpoint::CheckpointFiles;
 use crate::observer::Observer;
 use crate::options::{Bounds, Options};
 use crate::report::{Report, Unreachable, Verdict, failing, lines};
 use crate::watch::{Watch, too_much};
-
-/// Why a formula is violated: the trace after it repeats its end.
-pub(crate) const LASSO: &str = "the counterexample is an infinite run (lasso)";
+use crate::{CheckError, counterexample};
 
 /// States and edges between two looks at the clock.
 pub(crate) const PORTION: usize = 20_000;
@@ -48,7 +45,8 @@ pub(crate) fn states(
             Ok(false) => break None,
             Ok(true) => {}
             Err(_full) if bounds.memory_bytes.is_some() => {
-                break Some(too_much(search.progress().memory_bytes as u64));
+                let used_bytes = search.progress().memory_bytes as u64;
+                break Some(too_much(used_bytes, bounds.memory_bytes));
             }
             Err(_full) => return Err(CheckError::TooManyStates),
         }
@@ -95,12 +93,8 @@ pub(crate) fn cycles(
         match search.advance(PORTION).map_err(|_full| CheckError::TooManyStates)? {
             Found::NoCycle => break Verdict::Holds,
             Found::Cycle(lasso) => {
-                let turn = lasso.prefix.len();
-                let mut run = [lasso.prefix, lasso.cycle].concat();
-                // The cycle's first state once more, to show the step that closes it.
-                run.push(run[turn].clone());
-                let why = LASSO.to_owned();
-                break Verdict::Violated { why, run: lines(model, &run), cycle_start: Some(turn) };
+                let so_far = (&watch, &search.progress());
+                break counterexample::shortest(model, &lasso, bounds, so_far);
             }
             Found::More => {}
         }

@@ -120,7 +120,7 @@ impl<'o> Watch<'o> {
             return Some("the time limit was reached (--time)".to_owned());
         }
         if self.bounds.memory_bytes.is_some_and(|bytes| used_bytes > bytes) {
-            return Some(too_much(used_bytes));
+            return Some(too_much(used_bytes, self.bounds.memory_bytes));
         }
         None
     }
@@ -136,8 +136,15 @@ fn sample(at: Duration, progress: &Progress, sent_bytes: Option<u64>) -> CheckPr
     }
 }
 
-/// Why a search ends that takes more memory than it may.
-pub(crate) fn too_much(used_bytes: u64) -> String {
+/// Why a search ends that takes as much memory as it may.
+pub(crate) fn too_much(used_bytes: u64, limit_bytes: Option<u64>) -> String {
     let used = units::show_byte_size(used_bytes);
-    format!("the memory limit was reached with {used} (--memory)")
+    let limit =
+        limit_bytes.map_or_else(String::new, |bytes| format!(" {}", units::show_byte_size(bytes)));
+    // Tables grow in steps, and a search looks at its memory between two portions of its work.
+    let over = match limit_bytes.is_some_and(|limit| used_bytes > limit) {
+        true => ": the tables grew past it in their last step",
+        false => "; the next step of its tables would exceed it",
+    };
+    format!("the memory limit{limit} (--memory) was reached, states and tables take {used}{over}")
 }

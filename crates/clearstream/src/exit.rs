@@ -1,6 +1,7 @@
 //! Exit codes, decided in one place, with their one-line messages.
 
 use std::error::Error;
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
@@ -350,14 +351,16 @@ fn missing_arguments(error: &clap::Error, asked_of: &clap::Command) -> Vec<Strin
 fn missing_dashes(error: &clap::Error, asked_of: &clap::Command) -> String {
     let starts_program = asked_of.get_arguments().any(clap::Arg::is_last_set);
     let is_suggested = error.get(ContextKind::SuggestedArg).is_some();
-    if error.kind() != ErrorKind::UnknownArgument || !starts_program || is_suggested {
+    let is_of_program =
+        matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::TooManyValues);
+    if !is_of_program || !starts_program || is_suggested {
         return String::new();
     }
     "; write -- before the program and its options".to_owned()
 }
 
 /// Usage of a command on one line: `clearstream path [OPTIONS] <HOST>`; a second form follows "or".
-fn usage_line(command: &clap::Command) -> String {
+pub(crate) fn usage_line(command: &clap::Command) -> String {
     let text = command.clone().render_usage().to_string();
     let forms = text.lines().map(|line| {
         let words = line.split_whitespace().filter(|word| *word != "Usage:");
@@ -385,6 +388,12 @@ fn one_line(complaint: &str) -> String {
     ]
     .into_iter()
     .fold(lines.join("; "), |line, (of_rust, ours)| line.replace(of_rust, ours))
+}
+
+/// A program that cannot be executed ends as in shells.
+pub(crate) fn not_run(program: &OsStr, error: &io::Error) -> Exit {
+    complain(&plain(&format_args!("cannot run {}: {error}", program.display())));
+    Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
 }
 
 /// Separates a message from its excerpt of a model or formula.

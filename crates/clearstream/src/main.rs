@@ -32,7 +32,7 @@ mod verdict_text;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{FromArgMatches, Parser};
 
 use crate::exit::{Exit, VerbError};
 use crate::verbs::Verb;
@@ -78,7 +78,8 @@ fn main() -> ExitCode {
     if let Some(code) = verbs::load::intercept(&arguments) {
         return code;
     }
-    let line = match CommandLine::try_parse_from(&arguments) {
+    let matches = verbs::help::command().try_get_matches_from(&arguments);
+    let line = match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
         Ok(line) => line,
         Err(error) => return exit::usage(error, &verbs::help::command_of(&arguments)),
     };

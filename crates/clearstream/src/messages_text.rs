@@ -90,6 +90,13 @@ fn longest_for(rank: &RankMessages, ranks: &[RankMessages]) -> String {
 
 fn words(limit: MessagesLimit, ranks: &[RankMessages]) -> (String, String) {
     match limit {
+        MessagesLimit::TooShort { longest_ns } => (
+            format!(
+                "too short to tell: the ranks ran for {}, of which starting and ending are a large part",
+                show_seconds(longest_ns as f64 / 1e9)
+            ),
+            "a longer run; shares of the time mean something from about a second on".to_owned(),
+        ),
         MessagesLimit::Cores { queued_share } => (
             format!(
                 "too few cores: the ranks were ready to run and had no core for {} of their time (median)",

@@ -1,5 +1,5 @@
 //! The text of `clearstream help TOPIC` and of the man pages in sections 5 and 7: documents of this
-//! repository, unchanged.
+//! repository, in which links to other topics name the command that prints them.
 
 mod markdown;
 mod roff;
@@ -17,75 +17,94 @@ pub(crate) struct Topic {
     pub(crate) section: u8,
     /// One line that says what it describes.
     pub(crate) about: &'static str,
+    /// The document's file name in `docs`.
+    file: &'static str,
     document: &'static str,
     /// Headings of the document's parts that belong to the topic; empty: all parts.
     parts: &'static [&'static str],
 }
 
-macro_rules! document {
-    ($name:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/", $name))
+macro_rules! topic {
+    ($name:literal, $section:literal, $file:literal, $parts:expr, $about:literal) => {
+        Topic {
+            name: $name,
+            section: $section,
+            about: $about,
+            file: $file,
+            document: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/", $file)),
+            parts: $parts,
+        }
     };
 }
 
 /// All topics, in the order of the list.
-pub(crate) const TOPICS: [Topic; 8] = [
-    Topic {
-        name: "exit-codes",
-        section: 7,
-        about: "exit codes of every command",
-        document: document!("exit-codes.md"),
-        parts: &[],
-    },
-    Topic {
-        name: "limits",
-        section: 7,
-        about: "the limits that a verdict names: mechanism, evidence, experiment, advice",
-        document: document!("limits.md"),
-        parts: &[],
-    },
-    Topic {
-        name: "symptoms",
-        section: 7,
-        about: "what `explain --symptoms` prints: name, unit, source and meaning of each",
-        document: document!("symptoms.md"),
-        parts: &[],
-    },
-    Topic {
-        name: "glossary",
-        section: 7,
-        about: "terms used in the output and the documents",
-        document: document!("GLOSSARY.md"),
-        parts: &[],
-    },
-    Topic {
-        name: "results",
-        section: 5,
-        about: "results files: every field (`help schema` prints the JSON Schema)",
-        document: document!("results.md"),
-        parts: &[],
-    },
-    Topic {
-        name: "lab-file",
-        section: 5,
-        about: "lab files: hosts, links and switches on one machine",
-        document: document!("lab.md"),
-        parts: &[],
-    },
-    Topic {
-        name: "plan-file",
-        section: 5,
-        about: "plan files of `gateway`",
-        document: document!("gateways.md"),
-        parts: &["The plan", "Modes"],
-    },
-    Topic {
-        name: "dve",
-        section: 7,
-        about: "DVE, the modelling language of `check`",
-        document: document!("dve.md"),
-        parts: &[],
-    },
+pub(crate) const TOPICS: [Topic; 18] = [
+    topic!("exit-codes", 7, "exit-codes.md", &[], "exit codes of every command"),
+    topic!(
+        "limits",
+        7,
+        "limits.md",
+        &[],
+        "the limits that a verdict names: mechanism, evidence, experiment, advice"
+    ),
+    topic!(
+        "symptoms",
+        7,
+        "symptoms.md",
+        &[],
+        "what `explain --symptoms` prints: name, unit, source and meaning of each"
+    ),
+    topic!("glossary", 7, "GLOSSARY.md", &[], "terms used in the output and the documents"),
+    topic!("gates", 7, "compare.md", &[], "required figures, and comparisons of results"),
+    topic!(
+        "results",
+        5,
+        "results.md",
+        &[],
+        "results files: every field (`help schema` prints the JSON Schema)"
+    ),
+    topic!(
+        "recordings",
+        7,
+        "recordings.md",
+        &[],
+        "recordings of a connection that `explain` reads"
+    ),
+    topic!(
+        "tuning",
+        7,
+        "tuning.md",
+        &[],
+        "which settings are changed, why, and how they are reverted"
+    ),
+    topic!("lab-file", 5, "lab.md", &[], "lab files: hosts, links and switches on one machine"),
+    topic!("plan-file", 5, "gateways.md", &["The plan", "Modes"], "plan files of `gateway`"),
+    topic!("gateways", 7, "gateways.md", &[], "routing over many gateways"),
+    topic!("guests", 7, "guests.md", &[], "guests on the switch"),
+    topic!(
+        "netmap-programs",
+        7,
+        "netmap.md",
+        &[],
+        "netmap programs on the switch: what is supported"
+    ),
+    topic!("mpi-jobs", 7, "mpi.md", &[], "MPI programs over plain Ethernet"),
+    topic!("file-load", 7, "file-load.md", &[], "file-system load with IOR's and mdtest's options"),
+    topic!(
+        "checking",
+        7,
+        "checking.md",
+        &[],
+        "checking models: verdicts, formulas, large models, many ranks"
+    ),
+    topic!(
+        "checking-tutorial",
+        7,
+        "tutorial-checking.md",
+        &[],
+        "from a model to a counterexample and its repair"
+    ),
+    topic!("dve", 7, "dve.md", &[], "DVE, the modelling language of `check`"),
 ];
 
 /// The topic whose text is the JSON Schema of results files.
@@ -97,8 +116,19 @@ impl Topic {
         TOPICS.iter().find(|topic| topic.name == name)
     }
 
-    /// The topic's document, in Markdown.
+    /// The topic's document, in Markdown. Who reads a topic need not have the repository: links to other topics' files
+    /// become commands.
     pub(crate) fn markdown(&self) -> String {
+        let mut text = self.own_parts();
+        // A file's whole document comes after the topic that is a part of it.
+        for topic in TOPICS.iter().filter(|topic| topic.parts.is_empty()) {
+            let (file, command) = (topic.file, format!("`clearstream help {}`", topic.name));
+            text = text.replace(&format!("[{file}]({file})"), &command);
+        }
+        text
+    }
+
+    fn own_parts(&self) -> String {
         if self.parts.is_empty() {
             return self.document.to_owned();
         }
@@ -125,7 +155,7 @@ impl Topic {
 
 /// The list of topics at the end of `clearstream help`.
 pub(crate) fn list() -> String {
-    let one = |name: &str, about: &str| format!("  {name:<11} {about}\n");
+    let one = |name: &str, about: &str| format!("  {name:<17} {about}\n");
     let mut text = "Topics (clearstream help TOPIC):\n".to_owned();
     for topic in &TOPICS {
         text.push_str(&one(topic.name, topic.about));

@@ -97,6 +97,8 @@ fn mistakes_are_answered_in_words_that_help() {
         ("pkt throw vale0:a", "known: "),
         ("tune apply --set net.ipv4.tcp_rmen=1", "did you mean 'net.ipv4.tcp_rmem'?"),
         ("port add vale0:1 --type nosuch", "nosuch"),
+        ("tune revert geneva", "a far host is given with --far geneva"),
+        ("lab exec dsl near ls", "write -- before the program and its options"),
         ("topo --svg no-such/a.svg", "no-such/a.svg: cannot be written"),
     ] {
         let said = refusal(line);

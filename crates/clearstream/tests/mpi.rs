@@ -177,6 +177,27 @@ fn a_malformed_switch_name_is_refused_before_the_launcher_starts() {
     }
 }
 
+/// Ranks of this host would each fail on it; those of other hosts may have it.
+#[test]
+fn an_interface_that_this_host_lacks_is_refused_before_the_launcher_starts() {
+    let scratch = Scratch::new("mpi-interface").expect("a folder");
+    let started = scratch.path().join("started");
+    let launcher = ["--", "mpirun.openmpi", "--oversubscribe", "-n", "1", "touch"];
+    let mut by_option = mpi(&["--interface", "no-such0"]);
+    let mut by_variable = mpi(&[]);
+    by_variable.env("FI_CLEARSTREAM_IFACE", "no-such0");
+    for command in [&mut by_option, &mut by_variable] {
+        let (code, text) = told(command.args(launcher).arg(&started));
+        assert_eq!(code, Some(2), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.contains("no interface or address no-such0") && text.contains("lo"), "{text}");
+        assert!(!started.exists(), "{text}");
+    }
+    let elsewhere = ["--", "mpirun.openmpi", "--host", "localhost", "-n", "1", "touch"];
+    let (_, text) = told(mpi(&["--interface", "no-such0"]).args(elsewhere).arg(&started));
+    assert!(started.exists(), "the launcher runs where hosts are named: {text}");
+}
+
 /// What `mpi plan --json` tells, with these arguments.
 fn planned(arguments: &[&str]) -> serde_json::Value {
     let mut command = Command::new(PROGRAM);

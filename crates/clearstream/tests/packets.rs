@@ -136,6 +136,9 @@ fn what_is_generated_arrives_and_is_counted() {
     );
     assert_eq!(sent["frames"], 20_000);
     let stats = switch.json("port stats vale0:b");
+    // 4 MB, in the unit of other verbs.
+    let text = String::from_utf8(switch.ask("port stats vale0:b").stdout).unwrap();
+    assert!(text.contains(" MiB") && !text.contains(" bytes"), "{text}");
     let outgoing = &stats[0]["count"]["outgoing"];
     let dropped = outgoing["dropped"]["ring_full"].as_u64().unwrap_or(0);
     assert_eq!(outgoing["frames"].as_u64().unwrap() + dropped, 20_000);
@@ -263,6 +266,15 @@ fn ports_come_and_go() {
     assert!(switch.ask("port del vale0:kept").status.success());
     end(sink);
     assert_eq!(switch.json("port list"), serde_json::json!([]));
+    let unknown = switch.ask("port stats vale0:kept");
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(
+        complaint(&unknown).contains("there is no port vale0:kept on the switch (it has none)")
+    );
+    let unknown = switch.ask("port del vale0:kept");
+    assert_eq!(unknown.status.code(), Some(1));
+    let line = complaint(&unknown);
+    assert!(line.contains("there is no port vale0:kept; `clearstream port list`"), "{line}");
     assert_eq!(switch.ask("port add nonsense").status.code(), Some(2));
     assert_eq!(switch.ask("pkt gen vale0:a --size 59").status.code(), Some(2));
 }
@@ -316,7 +328,7 @@ fn a_netmap_program_gets_the_library_and_the_socket() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_answered_with_one_line() {
+fn invalid_requests_get_a_one_line_error() {
     let switch = Switch::run("wrong");
     let file = switch.socket.with_extension("file");
     std::fs::write(&file, "somebody's").unwrap();
@@ -350,7 +362,7 @@ fn what_is_asked_wrongly_is_answered_with_one_line() {
 }
 
 #[test]
-fn who_loses_a_port_is_told() {
+fn clients_are_notified_when_their_port_is_removed() {
     let switch = Switch::run("taken");
     assert!(switch.ask("port add chain --pipes 1").status.success());
     for (place, name) in [("vale0:a", "vale0:a"), ("chain}0", "chain")] {

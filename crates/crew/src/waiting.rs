@@ -111,6 +111,11 @@ impl RankMessages {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "code", rename_all = "kebab-case")]
 pub enum MessagesLimit {
+    /// The reports cover too little time for shares of it to mean anything.
+    TooShort {
+        /// Nanoseconds of the rank that ran longest.
+        longest_ns: u64,
+    },
     /// The ranks have no cores to run on: who waits for whom then says little.
     Cores {
         /// Share of their time that the ranks were ready to run and had no core, the median.
@@ -146,6 +151,9 @@ pub enum MessagesLimit {
     },
 }
 
+/// Below this much time, a job's start and end and the grain of the kernel's accounting (1 to 10 ms) make up a large
+/// part of every share.
+const TOO_SHORT_NS: u64 = 250_000_000;
 /// Share of the time from which the ranks lack cores.
 const CORES_MIN: f64 = 0.2;
 /// Share of packets from which repeating them is what to look at first: each costs a round trip or a timeout.
@@ -166,6 +174,11 @@ const WAITING_MIN: f64 = 0.5;
 pub fn judge_messages(ranks: &[RankMessages]) -> Option<MessagesLimit> {
     if ranks.is_empty() {
         return None;
+    }
+    let longest_ns = ranks.iter().map(|rank| rank.ran_ns).max().unwrap_or(0);
+    // Nothing new of any rank: none has made a call of MPI, which is not short.
+    if (1..TOO_SHORT_NS).contains(&longest_ns) {
+        return Some(MessagesLimit::TooShort { longest_ns });
     }
     let queued_share = median(ranks.iter().map(RankMessages::queued_share).collect());
     if queued_share >= CORES_MIN {
@@ -262,13 +275,15 @@ fn median(mut shares: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
 
+    const MS: u64 = 1_000_000;
+
     fn ranks(polled: [u64; 4]) -> Vec<RankMessages> {
         let address = |index: usize| format!("10.0.0.{index}:1");
         let all = polled.into_iter().enumerate().map(|(index, polled_ns)| RankMessages {
             rank: u32::try_from(index).ok(),
             address: address(index),
-            ran_ns: 1_000,
-            polled_ns,
+            ran_ns: 1_000 * MS,
+            polled_ns: polled_ns * MS,
             sent_pkts: 1_000,
             waited: (0..4)
                 .filter(|other| *other != index)
@@ -284,7 +299,7 @@ mod tests {
         let mut job = ranks([700, 700, 50, 700]);
         for (index, rank) in job.iter_mut().enumerate() {
             for waited in &mut rank.waited {
-                waited.ns = if index != 2 && waited.peer == "10.0.0.2:1" { 600 } else { 90 };
+                waited.ns = MS * if index != 2 && waited.peer == "10.0.0.2:1" { 600 } else { 90 };
             }
         }
         let limit = judge_messages(&job).expect("reports");
@@ -294,7 +309,7 @@ mod tests {
         // 600 of the 780 charged are its own, and most of the rest waited for it.
         assert!((0.60..0.65).contains(&waited_share), "{waited_share}");
         // One that waits as long as the others is not what they wait for.
-        job[2].polled_ns = 600;
+        job[2].polled_ns = 600 * MS;
         let limit = judge_messages(&job).expect("reports");
         assert!(matches!(limit, MessagesLimit::Messages { .. }), "{limit:?}");
     }
@@ -313,8 +328,8 @@ mod tests {
         };
         assert!((0.6..0.7).contains(&waited_share), "0.78 times 0.86: {waited_share}");
         // A ring, each waiting for the one before it, has no such end.
-        job[1].polled_ns = 860;
-        job[1].waited = vec![Waited { peer: job[3].address.clone(), ns: 860 }];
+        job[1].polled_ns = 860 * MS;
+        job[1].waited = vec![Waited { peer: job[3].address.clone(), ns: 860 * MS }];
         let limit = judge_messages(&job).expect("reports");
         assert!(matches!(limit, MessagesLimit::Messages { .. }), "{limit:?}");
     }
@@ -323,20 +338,33 @@ mod tests {
     fn a_later_report_less_an_earlier_one_is_what_came_between() {
         let [first, ..] = &ranks([300, 0, 0, 0])[..] else { panic!("four") };
         let mut later = first.clone();
-        (later.ran_ns, later.polled_ns, later.sent_pkts) = (3_000, 1_300, 1_500);
+        (later.ran_ns, later.polled_ns, later.sent_pkts) = (3_000 * MS, 1_300 * MS, 1_500);
         (later.waited[0].ns, later.waited[1].ns) = (700, 0);
         let between = later.since(first);
-        assert_eq!((between.ran_ns, between.sent_pkts, between.waited_share()), (2_000, 500, 0.5));
+        let told = (between.ran_ns, between.sent_pkts, between.waited_share());
+        assert_eq!(told, (2_000 * MS, 500, 0.5));
         assert_eq!(between.waited, [Waited { peer: "10.0.0.1:1".to_owned(), ns: 700 }]);
         // A counter that went back, as after a restart, is no huge number.
         assert_eq!(first.since(&later).ran_ns, 0);
     }
 
     #[test]
+    fn a_job_of_a_moment_is_too_short_to_tell() {
+        let mut job = ranks([100; 4]);
+        for rank in &mut job {
+            (rank.ran_ns, rank.queued_ns) = (60 * MS, 30 * MS);
+        }
+        let limit = judge_messages(&job);
+        assert_eq!(limit, Some(MessagesLimit::TooShort { longest_ns: 60 * MS }));
+        job[0].ran_ns = 1_000 * MS;
+        assert!(!matches!(judge_messages(&job), Some(MessagesLimit::TooShort { .. })));
+    }
+
+    #[test]
     fn ranks_without_cores_are_judged_by_nothing_else() {
         let mut job = ranks([100, 900, 100, 900]);
         for rank in &mut job {
-            (rank.queued_ns, rank.resent_pkts) = (450, 100);
+            (rank.queued_ns, rank.resent_pkts) = (450 * MS, 100);
         }
         job[0].queued_ns = 0;
         let limit = judge_messages(&job).expect("reports");
@@ -364,6 +392,7 @@ mod tests {
         assert_eq!(limit, Some(MessagesLimit::Computing { waited_share: 0.2 }));
         assert_eq!(judge_messages(&[]), None);
         let absurd = RankMessages {
+            ran_ns: 1_000 * MS,
             polled_ns: u64::MAX,
             queued_ns: u64::MAX,
             sent_pkts: u64::MAX,

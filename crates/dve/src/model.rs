@@ -237,6 +237,22 @@ impl Model {
         })
     }
 
+    /// Whether a formula's property process is in a state from which it accepts every run: an accepting one with an
+    /// unconditional step to itself. What it has read until then violates the formula, whatever follows.
+    #[must_use]
+    pub fn accepts_all(&self, state: &[u8]) -> bool {
+        let Some(number) = self.property.filter(|_| self.is_property_made) else { return false };
+        let process = &self.processes[number];
+        let at = process.location.get(state);
+        process.states.get(at).is_some_and(|here| {
+            here.is_accepting
+                && here.steps.iter().any(|&number| {
+                    let step = &self.transitions[number as usize];
+                    usize::from(step.to) == at && step.guard.is_none() && step.effects.is_empty()
+                })
+        })
+    }
+
     /// Whether bytes can be a state: every process somewhere, no buffer more than full.
     #[must_use]
     pub fn is_state(&self, state: &[u8]) -> bool {

@@ -26,6 +26,10 @@ const APART: f64 = 1.03;
 /// Highest credible throughput of a connection, bit/s: above the fastest interfaces and memory copies.
 const BITS_PER_S_MAX: f64 = 1e12;
 
+/// Over a short path, a window divided by the round-trip time exceeds what one core can copy for a connection, whatever
+/// the path's parts tell. Such a quotient is no limit.
+const QUOTIENT_BITS_PER_S_MAX: f64 = 2e11;
+
 /// Whether a limit's ceiling is the capacity of a part of the path; the quotient of a window and a
 /// round-trip time is not, and over a short path it exceeds every part's capacity.
 fn is_of_a_part(limit: Limit) -> bool {
@@ -77,6 +81,7 @@ pub(crate) fn lowest_ceiling(
             && *rate > seen.rate() * APART
             && *rate * APART >= reached
             && *rate <= most
+            && (is_of_a_part(mechanism.limit()) || *rate <= QUOTIENT_BITS_PER_S_MAX)
     });
     let (mechanism, opinion, rate) = above.min_by(|a, b| a.2.total_cmp(&b.2))?;
     Some(ceiling_text(seen, mechanism, opinion, rate.max(reached)))
@@ -104,15 +109,21 @@ fn other_window(
         || opinion.end.is_some_and(|end| seen.sysctl(end, buffer.key()).is_some());
     let carried = seen.rate();
     let binds_at_once = is_bound && rate >= carried * SHARE_MIN;
-    if rate > capacity(opinions, carried.max(reached), |other| other == limit)
+    if rate > QUOTIENT_BITS_PER_S_MAX
+        || rate > capacity(opinions, carried.max(reached), |other| other == limit)
         || !(rate > carried * APART || binds_at_once)
     {
         return None;
     }
     let mut next = ceiling_text(seen, mechanism, opinion, rate.max(carried));
     if reached > next.bits_per_s {
-        // The experiment went past it, because its option sets both.
-        next.text += "; the experiment asked for a larger window, which lifts this limit too";
+        if seen.spec.window_bytes.is_some() {
+            // The experiment went past it, because its option sets both.
+            next.text += "; the experiment asked for a larger window, which lifts this limit too";
+        } else {
+            next.text += &format!(", by estimate; another test reached {}", show_bit_rate(reached));
+            next.bits_per_s = reached;
+        }
     }
     Some(next)
 }

@@ -108,7 +108,7 @@ pub fn check(plan: &Plan, role: Role<'_>, up: &[bool]) -> Result<Vec<Drift>, Che
     let state = match wanted(plan, role, &bare.interfaces, up) {
         Ok(state) => state,
         Err(WantedError::NoInterface { interface, .. }) => {
-            let what = format!("the interface '{interface}' is not there");
+            let what = format!("the interface '{interface}' does not exist");
             return Ok(vec![Drift { kind: DriftKind::Interface, what }]);
         }
     };
@@ -140,7 +140,7 @@ fn objects(plan: &Plan, state: &HostState, found: &Found, drifts: &mut Vec<Drift
         drifts.push(match change {
             Change::Set { key, from, to } => Drift {
                 kind: DriftKind::Setting,
-                what: format!("{key} is {}, not {to}", from.as_deref().unwrap_or("not there")),
+                what: format!("{key} is {}, not {to}", from.as_deref().unwrap_or("absent")),
             },
             Change::Add(object) => Drift { kind: DriftKind::Missing, what: shown(object) },
             Change::Replace { from, to } => Drift {

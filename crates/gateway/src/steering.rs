@@ -298,7 +298,9 @@ impl Steered {
         match self.plan.find(host) {
             Some(Role::Host(found)) => {
                 let interface = &found.port.interface;
-                format!("the interface {interface}, which the plan names for {host}, is not there")
+                format!(
+                    "the interface {interface}, which the plan names for {host}, does not exist"
+                )
             }
             _other => format!("the plan has no host {host}"),
         }

@@ -340,7 +340,7 @@ fn wait_for(
             return Err(LabError::NotStarted(format!("{what}: its program ended: {status}")));
         }
         if began.elapsed() > START_TIMEOUT {
-            return Err(LabError::NotStarted(format!("{what}: not there in time")));
+            return Err(LabError::NotStarted(format!("{what} did not appear in time")));
         }
         thread::sleep(LOOK_EVERY);
     }

@@ -168,11 +168,13 @@ fn pipes_share_memory_and_need_no_switch() {
     let mut middle = serving.connect();
     let mut right = serving.connect();
     let group = "chain".parse().unwrap();
-    assert!(refusal(left.attach_pipe(&group, 0, PipeEnd::Master)).contains("not there"));
+    assert!(refusal(left.attach_pipe(&group, 0, PipeEnd::Master)).contains("there is no"));
     left.ask(Ask::AddPipes { group: group.clone(), pipes: 2, shape: Shape::default() }).unwrap();
     let mut first = left.attach_pipe(&group, 0, PipeEnd::Master).unwrap();
     assert!(refusal(right.attach_pipe(&group, 0, PipeEnd::Master)).contains("taken"));
-    assert!(refusal(right.attach_pipe(&group, 2, PipeEnd::Master)).contains("not there"));
+    assert!(
+        refusal(right.attach_pipe(&group, 2, PipeEnd::Master)).contains("there is no pipe 2 of")
+    );
     let mut inlet = middle.attach_pipe(&group, 0, PipeEnd::Slave).unwrap();
     let mut outlet = middle.attach_pipe(&group, 1, PipeEnd::Master).unwrap();
     let mut last = right.attach_pipe(&group, 1, PipeEnd::Slave).unwrap();
@@ -322,7 +324,7 @@ fn impossible_wishes_are_refused_in_words() {
     );
     assert!(
         refusal(connection.ask(Ask::DeletePort { port: "vale9:a".parse().unwrap() }))
-            .contains("vale9:a is not there")
+            .contains("there is no port vale9:a")
     );
 }
 

@@ -104,7 +104,7 @@ pub enum LayoutError {
     #[error(transparent)]
     Outside(#[from] OutsideRegion),
     /// There is no such ring.
-    #[error("ring {0} is not there")]
+    #[error("there is no ring {0}")]
     NoRing(u32),
     /// The seat's own cursor is not a slot.
     #[error(transparent)]

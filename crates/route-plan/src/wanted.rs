@@ -65,7 +65,7 @@ pub struct Steering {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WantedError {
     /// An interface that the plan names is not there.
-    #[error("{host}: the plan names the interface '{interface}', which is not there")]
+    #[error("{host}: the plan names the interface '{interface}', which does not exist")]
     NoInterface {
         /// Name of the host.
         host: String,

@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Pairs a block of storage holds; blocks never move, so growth copies nothing.
 const BLOCK_PAIRS: usize = 1 << 16;
 
+/// Pairs that the first block has space for at first; it doubles until it is as large as the others.
+const FIRST_PAIRS: usize = 4;
+
 const BUCKET_ENTRIES: usize = 16;
 
 /// Share of the entries that may be in use, of 100.
@@ -201,22 +204,39 @@ impl Pairs {
         if self.is_loaded(LOAD_LAST_PERCENT) {
             return Err(StoreFull);
         }
-        let is_new_block = (number as usize).is_multiple_of(BLOCK_PAIRS);
-        if is_new_block && !self.room.take(BLOCK_PAIRS * 8) {
-            return Err(StoreFull);
+        let next = number.checked_add(1).ok_or(StoreFull)?;
+        let is_full = |block: &Vec<u64>| block.len() == block.capacity();
+        if (number as usize).is_multiple_of(BLOCK_PAIRS) || self.blocks.last().is_none_or(is_full) {
+            self.make_space()?;
         }
-        self.count = number.checked_add(1).ok_or(StoreFull)?;
-        if is_new_block {
-            // The first block grows as it must: small state spaces take little.
-            let room = if number == 0 { 0 } else { BLOCK_PAIRS };
-            self.blocks.push(Vec::with_capacity(room));
-        }
+        self.count = next;
         self.blocks[number as usize / BLOCK_PAIRS].push(new.pair);
         self.index[place].0[entry] = self.entry(number, new);
         if self.is_loaded(LOAD_MAX_PERCENT) {
             self.grow();
         }
         Ok(number)
+    }
+
+    /// Makes space for one more pair: a further block, or, in the first one, twice the space. Small state spaces take
+    /// little.
+    #[cold]
+    fn make_space(&mut self) -> Result<(), StoreFull> {
+        let last = self.blocks.last_mut().filter(|block| block.len() < BLOCK_PAIRS);
+        let held = last.as_ref().map_or(0, |block| block.capacity());
+        let more = match (&last, self.count) {
+            (Some(_), _) => held.max(FIRST_PAIRS).min(BLOCK_PAIRS - held),
+            (None, 0) => FIRST_PAIRS,
+            (None, _) => BLOCK_PAIRS,
+        };
+        if !self.room.take(more * 8) {
+            return Err(StoreFull);
+        }
+        match last {
+            Some(block) => block.reserve_exact(more),
+            None => self.blocks.push(Vec::with_capacity(more)),
+        }
+        Ok(())
     }
 
     fn is_loaded(&self, percent: usize) -> bool {

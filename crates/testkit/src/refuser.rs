@@ -15,7 +15,7 @@ pub const WORDS: [&str; 6] = [
     "vale0:a is taken",
     "vale0:a belongs to another user",
     "vale0:a already exists",
-    "vale0:a is not there",
+    "there is no port vale0:a",
     "vale0:a gehört jemand anderem",
     "",
 ];

@@ -19,7 +19,9 @@ pub fn describe_test(spec: &TestSpec) -> String {
     let length = match spec.limit {
         TestLimit::DurationS(duration_s) => show_seconds(duration_s),
         TestLimit::TotalBytes(bytes) => show_byte_size(bytes),
-        TestLimit::TotalBlocks(blocks) => show_count_of(blocks, "block"),
+        TestLimit::TotalBlocks(count) => {
+            show_count_of(count, if spec.protocol == Protocol::Udp { "datagram" } else { "block" })
+        }
     };
     format!("{protocol} {kind}, {}, {length}", count_of(spec.streams, "stream"))
 }
@@ -36,5 +38,9 @@ mod tests {
         spec.streams = 4;
         spec.limit = TestLimit::TotalBytes(3 << 20);
         assert_eq!(describe_test(&spec), "UDP both directions, 4 streams, 3.00 MiB");
+        spec.limit = TestLimit::TotalBlocks(10);
+        assert_eq!(describe_test(&spec), "UDP both directions, 4 streams, 10 datagrams");
+        spec.protocol = Protocol::Tcp;
+        assert_eq!(describe_test(&spec), "TCP both directions, 4 streams, 10 blocks");
     }
 }

@@ -54,7 +54,10 @@ pub(super) fn search(
         (Ended::StoreFull, None) if task.bounds.memory_bytes.is_none() => {
             return Err(CheckError::SetFull);
         }
-        (Ended::StoreFull, None) => Verdict::Undecided(too_much(progress.memory_bytes as u64)),
+        (Ended::StoreFull, None) => {
+            let used_bytes = progress.memory_bytes as u64;
+            Verdict::Undecided(too_much(used_bytes, task.bounds.memory_bytes))
+        }
         (Ended::Stopped, None) => Verdict::Undecided(reason.unwrap_or_default()),
         (Ended::Whole | Ended::Broken, None) => Verdict::Holds,
     };

@@ -52,11 +52,12 @@ const OUTPUT: &str = "Output";
     Formulas: propositions are expressions of the model in braces, {x == 1} or {PROCESS.STATE};\n\
     operators are G F X U W R ! && || -> <->, or SPIN's [] <> V and words (always, until, ...).\n\
     If a model has a property process, that property is checked.\n\n\
-    The language: docs/dve.md. A tutorial: docs/tutorial-checking.md. Searches: docs/checking.md.\n\n\
+    More: `clearstream help dve` (the language), `clearstream help checking` (searches, formulas),\n\
+    `clearstream help checking-tutorial`.\n\n\
     Exit codes: 0 holds, 10 violated, 11 undecided (memory, time, interrupted),\n\
     2 invalid model, formula or options.")]
 pub(crate) struct CheckArgs {
-    /// The model, in the DVE language; a .mdve file is expanded first.
+    /// The model, in the DVE language; a .mdve file is expanded first; `-` reads standard input.
     #[arg(value_name = "MODEL.dve")]
     model: Option<PathBuf>,
     /// Use a model that comes with the program; without a name, list them.
@@ -102,7 +103,8 @@ pub(crate) struct CheckArgs {
     /// Continue the search saved in this file, with the same model, options and number of ranks.
     #[arg(long, value_name = "FILE", help_heading = SEARCH)]
     resume: Option<PathBuf>,
-    /// Stop, undecided, when the states take more memory than this, for example 4G.
+    /// Stop, undecided, before states and tables take more memory than this, for example 4G. Formulas,
+    /// --hash-compaction and --messages notice it after the step that exceeds it.
     #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size, help_heading = SEARCH)]
     memory: Option<u64>,
     /// Stop, undecided, after this time, for example 90s or 10m.
@@ -202,6 +204,10 @@ fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
         show::talk(&format!("{name}:{warning}"));
     }
     if args.simulate {
+        if path.as_os_str() == "-" {
+            let text = "--simulate reads steps from standard input: name the model's file";
+            return Err(VerbError::usage(text));
+        }
         return simulate::run(&model);
     }
     store::check_outputs([args.output.as_deref(), args.svg.as_deref()])?;

@@ -27,7 +27,7 @@ use crate::{foreign, store};
     repeats on both sides, or three and five, are needed to detect any difference, and more to\n\
     detect one among many figures; the text then says how many.\n\
     In folders that hold enough files each run counts once. Otherwise each repeat counts, and what\n\
-    differs from run to run is not part of the noise. Details: docs/compare.md.")]
+    differs from run to run is not part of the noise. Details: `clearstream help gates`.")]
 pub(crate) struct CompareArgs {
     /// Baseline: a results file, or a folder of them.
     #[arg(value_name = "A")]

@@ -30,8 +30,8 @@ use crate::verdict_text::{self, Detail};
     Nothing is measured: the verdict rests on the file, including experiments recorded in it. Files\n\
     of other programs are read as well, with a note on what they cannot show: `iperf3 -J`, a packet\n\
     capture (pcap, pcapng: its biggest TCP flow), and samples of `ss -tin`;\n\
-    docs/recordings.md says how to take them. Of the reports of an MPI job (`mpi --report`) it\n\
-    says which rank the others wait for, and whether packets were lost.\n\n\
+    `clearstream help recordings` says how to take them. Of the reports of an MPI job\n\
+    (`mpi --report`) it says which rank the others wait for, and whether packets were lost.\n\n\
     `clearstream help limits` describes every limit, its\n\
     evidence and the experiment that decides, `clearstream help symptoms` every symptom.")]
 pub(crate) struct ExplainArgs {

@@ -129,6 +129,39 @@ fn is_topic(name: &str) -> bool {
     name == topics::SCHEMA || Topic::named(name).is_some()
 }
 
+/// The whole command line. Actions without a text of their own below their options have their verb's examples of them.
+pub(crate) fn command() -> Command {
+    with_examples(CommandLine::command(), "clearstream")
+}
+
+/// `words` are those that select the command.
+fn with_examples(mut command: Command, words: &str) -> Command {
+    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let names: Vec<String> =
+        command.get_subcommands().map(|action| action.get_name().to_owned()).collect();
+    for name in names {
+        let words = format!("{words} {name}");
+        let is_of_action = |line: &&str| {
+            let rest = line.split_once(&words).map(|(_, rest)| rest);
+            line.starts_with("  ")
+                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
+        let examples: Vec<&str> = text.lines().filter(is_of_action).collect();
+        command = command.mut_subcommand(&name, |action| {
+            let has_text = action.get_after_help().is_some() || examples.is_empty();
+            let action = match has_text {
+                true => action,
+                false => {
+                    let title = if examples.len() == 1 { "Example" } else { "Examples" };
+                    action.after_help(format!("{title}:\n{}", examples.join("\n")))
+                }
+            };
+            with_examples(action, &words)
+        });
+    }
+    command
+}
+
 /// The command or action that the words of a command line select.
 pub(crate) fn command_of(arguments: &[OsString]) -> Command {
     let mut command = CommandLine::command();
@@ -155,12 +188,40 @@ mod tests {
         for line in help.lines() {
             let columns = line.chars().count();
             assert!(columns <= COLUMNS, "{}: {columns} columns: {line}", command.get_name());
+            // Who has installed the program need not have its repository.
+            assert!(!line.contains("docs/"), "{}: {line}", command.get_name());
         }
         command.get_subcommands().for_each(check);
     }
 
     #[test]
     fn what_follows_the_options_keeps_its_lines() {
-        check(&CommandLine::command());
+        check(&command());
+    }
+
+    /// The first three have the help of other programs, the others take nothing that needs an example.
+    const PLAIN: [&str; 5] = [
+        "clearstream iperf3",
+        "clearstream io",
+        "clearstream meta",
+        "clearstream gateway undrain",
+        "clearstream gateway count",
+    ];
+
+    #[test]
+    fn every_command_that_the_help_shows_has_an_example() {
+        fn without(command: &Command, words: &str, found: &mut Vec<String>) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            if !text.lines().any(|line| line.starts_with("  ") && line.contains("clearstream")) {
+                found.push(words.to_owned());
+            }
+            for action in command.get_subcommands().filter(|action| !action.is_hide_set()) {
+                without(action, &format!("{words} {}", action.get_name()), found);
+            }
+        }
+        let mut found = Vec::new();
+        without(&command(), "clearstream", &mut found);
+        found.retain(|words| !PLAIN.contains(&words.as_str()));
+        assert!(found.is_empty(), "{found:#?}");
     }
 }

@@ -17,15 +17,19 @@ use crate::exit::{Exit, VerbError};
 /// Options of `lab`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
+    clearstream lab list\n  \
     clearstream lab up glif2010\n  \
     clearstream lab exec geneva -- iperf3 -s -D\n  \
     clearstream lab exec amsterdam -- iperf3 -c geneva\n  \
-    clearstream lab fail amsterdam hang   `lab mend amsterdam` ends the failure\n  \
+    clearstream lab exec --detach geneva -- clearstream serve\n  \
+    clearstream lab fail amsterdam hang\n  \
+    clearstream lab mend amsterdam\n  \
     clearstream lab status\n  \
-    clearstream lab down\n\n\
+    clearstream lab down\n  \
+    clearstream lab show glif2010 > mine.toml      a file to start from\n\n\
     A lab is one process; when it ends, however it ends, nothing of the lab remains. Without root, a\n\
     lab needs user namespaces. A host with several links forwards between them. Lab files:\n\
-    `clearstream help lab-file`; `lab show glif2010` and `lab show lan` print files to start from.")]
+    `clearstream help lab-file`.")]
 pub(crate) struct LabArgs {
     #[command(subcommand)]
     action: Action,

@@ -46,7 +46,7 @@ enum Action {
 struct AddArgs {
     /// SWITCH:PORT at one end.
     one: PortName,
-    /// SWITCH:PORT at the other.
+    /// SWITCH:PORT at the other end.
     other: PortName,
     /// One-way delay: 8.5ms.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = delay)]

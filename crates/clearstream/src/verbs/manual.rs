@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
-use crate::exit::{Exit, VerbError};
-use crate::topics::{self, TOPICS};
+use super::help;
+use crate::exit::{Exit, VerbError, usage_line};
+use crate::topics::{self, TOPICS, escaped};
 use crate::{CommandLine, VerbResult};
 
 const NAME: &str = "clearstream";
@@ -23,7 +24,7 @@ const NAME: &str = "clearstream";
 /// Options of `manual`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManualArgs {
-    /// Folder to write to; made when it is not there.
+    /// Folder to write to; created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
@@ -83,7 +84,7 @@ fn shown(command: &Command) -> Command {
 
 /// The whole command line. Pages are written of what the help shows.
 fn command() -> Command {
-    let mut command = CommandLine::command();
+    let mut command = help::command();
     command.build();
     command
 }
@@ -113,10 +114,13 @@ fn render(command: Command, page: &mut Vec<u8>) -> io::Result<()> {
         .filter(|action| !action.is_hide_set())
         .filter_map(|action| action.get_display_name().map(str::to_owned))
         .collect();
+    let usage = usage_line(&command);
     let man = clap_mangen::Man::new(command).manual("ClearStream");
     man.render_title(page)?;
     man.render_name_section(page)?;
-    man.render_synopsis_section(page)?;
+    // clap_mangen names every option, and none of their values.
+    let usage = escaped(&usage).replace(" or clearstream", "\n.br\nclearstream");
+    writeln!(page, ".SH SYNOPSIS\n{usage}")?;
     man.render_description_section(page)?;
     if has_options {
         man.render_options_section(page)?;

@@ -10,9 +10,10 @@ use std::process::Command;
 
 use clap::ValueEnum;
 use packet_switch::Name as SwitchName;
+use sys::own_address;
 
 use crate::VerbResult;
-use crate::exit::{Exit, VerbError};
+use crate::exit::{VerbError, not_run};
 use crate::store;
 
 /// File name of the libfabric provider, in a build and in an installation.
@@ -175,6 +176,7 @@ fn start(args: &MpiArgs) -> VerbResult {
         Err(LauncherError::NotRun(error)) => return Ok(not_run(launcher, &error)),
         Err(LauncherError::Unfit(line)) => return Err(VerbError::missing(line)),
     }
+    check_interface(args.transport.interface.as_deref(), arguments)?;
     let shared_memory = shared_memory(args.transport.shared_memory)?;
     let port = port(args.transport.port.as_deref())?;
     let folder = library.parent().unwrap_or(Path::new("/"));
@@ -207,6 +209,47 @@ fn start(args: &MpiArgs) -> VerbResult {
     let line = shared_memory.line(port.as_deref());
     writeln!(crate::out::stderr(), "clearstream: {line}").ok();
     Ok(not_run(launcher, &command.args(arguments).exec()))
+}
+
+/// Launcher options and variables that start ranks elsewhere, perhaps none on this host.
+const HOST_OPTIONS: [&str; 5] = ["-H", "-host", "-hostfile", "-machinefile", "-default-hostfile"];
+const HOST_VARIABLES: [&str; 5] = [
+    "SLURM_JOB_ID",
+    "PBS_NODEFILE",
+    "LSB_HOSTS",
+    "OMPI_MCA_orte_default_hostfile",
+    "PRTE_MCA_prte_default_hostfile",
+];
+
+/// Refuses an interface that this host lacks, if the ranks run here: each of them would fail on it.
+fn check_interface(given: Option<&str>, arguments: &[OsString]) -> Result<(), VerbError> {
+    let variable = std::env::var(INTERFACE_VARIABLE).ok().filter(|value| !value.is_empty());
+    let Some(wanted) = given.or(variable.as_deref()) else { return Ok(()) };
+    let names_hosts = |word: &OsString| {
+        let word = word.to_string_lossy();
+        let word = word.strip_prefix("--").map_or(word.to_string(), |rest| format!("-{rest}"));
+        HOST_OPTIONS.contains(&word.as_str())
+    };
+    let runs_elsewhere = arguments.iter().any(names_hosts)
+        || HOST_VARIABLES.iter().any(|name| std::env::var_os(name).is_some());
+    if runs_elsewhere || own_address::choose(Some(wanted)).is_some() {
+        return Ok(());
+    }
+    Err(no_interface(wanted))
+}
+
+/// An interface or address that this host lacks, with those that it has.
+fn no_interface(wanted: &str) -> VerbError {
+    let mut names: Vec<String> =
+        own_address::all().into_iter().map(|place| place.interface).collect();
+    names.dedup();
+    names.sort_unstable();
+    names.dedup();
+    VerbError::usage(format!(
+        "--interface {wanted}: this host has no interface or address {wanted} that messages could use; interfaces with an \
+         address: {}",
+        names.join(", ")
+    ))
 }
 
 /// What the command line says, else the environment.
@@ -244,13 +287,6 @@ fn checked_port(text: &str) -> Result<String, String> {
         return Err("no network is named after '@'".to_owned());
     }
     Ok(text.to_owned())
-}
-
-/// A launcher that cannot be executed ends as in shells.
-fn not_run(launcher: &OsStr, error: &io::Error) -> Exit {
-    let name = launcher.display();
-    writeln!(crate::out::stderr(), "clearstream: cannot run {name}: {error}").ok();
-    Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
 }
 
 /// Why a launcher is not used.
@@ -304,7 +340,7 @@ fn check_launcher(launcher: &OsStr) -> Result<(), LauncherError> {
     let version = String::from_utf8_lossy(&asked.stdout).into_owned();
     if version.contains("HYDRA") {
         return Err(LauncherError::Unfit(format!(
-            "{name} is MPICH's launcher, which this verb does not start: use Open MPI's mpirun, or run MPICH by hand (docs/mpi.md)"
+            "{name} is MPICH's launcher, which this verb does not start: use Open MPI's mpirun, or run MPICH by hand (clearstream help mpi-jobs)"
         )));
     }
     if !version.contains("Open MPI") && !version.contains("OpenRTE") && !version.contains("PRRTE") {

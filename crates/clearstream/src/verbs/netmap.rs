@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use packet_switch::client::default_socket;
 
 use super::port;
 use crate::VerbResult;
-use crate::exit::{Exit, VerbError};
+use crate::exit::{VerbError, not_run};
 
 /// File name of the preloaded library.
 const LIBRARY: &str = "libclearstream_netmap.so";
@@ -27,7 +27,8 @@ const LIBRARY: &str = "libclearstream_netmap.so";
     The switch then serves /dev/netmap to the program: ports are valeSWITCH:PORT, pipes NAME{ID and\n\
     NAME}ID, and netmap:NAME is the switch's port of that name. The library also works alone:\n\
     LD_PRELOAD=libclearstream_netmap.so, with the socket in $CLEARSTREAM_SWITCH. It interposes C\n\
-    library calls, so statically linked programs bypass it. docs/netmap.md lists what is supported.\n\
+    library calls, so statically linked programs bypass it. `clearstream help netmap-programs`\n\
+    lists what is supported.\n\
     The program replaces this process: its exit code and its signals are its own. Exit code 126: it\n\
     cannot be executed; 127: there is no such program.")]
 pub(crate) struct NetmapArgs {
@@ -58,9 +59,7 @@ pub(crate) fn run(args: &NetmapArgs, _json: bool) -> VerbResult {
         .env("CLEARSTREAM_SWITCH", std::path::absolute(socket)?)
         .env("LD_PRELOAD", preloaded(&library))
         .exec();
-    let name = program.display();
-    writeln!(crate::out::stderr(), "clearstream: cannot run {name}: {error}").ok();
-    Ok(Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
+    Ok(not_run(program, &error))
 }
 
 /// Checks the given library, because the dynamic loader ignores a missing one.

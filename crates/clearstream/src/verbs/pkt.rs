@@ -31,6 +31,7 @@ use show::Show;
     clearstream pkt gen vale0:a --src-ip 10.0.0.1:2000-10.0.0.8:2099 --rate 1M\n  \
     clearstream pkt echo vale0:b\n  \
     clearstream pkt ping vale0:a --count 1000\n  \
+    clearstream pkt bridge vale0:c vale1:c\n  \
     clearstream pkt gen 'chain{0' --duration 5s\n  \
     clearstream pkt sink 'chain}0' --check\n\n\
     PORT is SWITCH:PORT, or GROUP{N and GROUP}N for the two ends of a group's Nth pipe. Frames are\n\

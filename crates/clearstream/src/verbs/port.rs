@@ -148,9 +148,10 @@ pub(crate) fn run(args: &PortArgs, json: bool) -> VerbResult {
         Action::Stats { name, openmetrics } => {
             let mut entries = connection.list().map_err(|error| explain(&error))?;
             if let Some(name) = name {
+                let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
                 entries.retain(|entry| entry.name == *name);
                 if entries.is_empty() {
-                    return Err(VerbError::failed(format!("{name} is not there")));
+                    return Err(no_port(name, &names));
                 }
             }
             if *openmetrics {
@@ -198,8 +199,25 @@ pub(super) fn explain(error: &ClientError) -> VerbError {
             VerbError::missing(format!("no permission: {}", crate::exit::chain(error)))
         }
         ClientError::Refused { code: RefusalCode::Invalid, why } => VerbError::usage(why),
+        ClientError::Refused { code: RefusalCode::NotThere, why } => {
+            VerbError::failed(format!("{why}; `clearstream port list` shows what there is"))
+        }
         _ => VerbError::from_error(error),
     }
+}
+
+/// Ports that an error names at most.
+const NAMED_MAX: usize = 8;
+
+/// A port that the switch does not have, with those that it has.
+fn no_port(name: &str, names: &[String]) -> VerbError {
+    let shown: Vec<&str> = names.iter().map(String::as_str).take(NAMED_MAX).collect();
+    let there = match (shown.join(", "), names.len().saturating_sub(NAMED_MAX)) {
+        (none, _) if none.is_empty() => "it has none".to_owned(),
+        (shown, 0) => format!("its ports: {shown}"),
+        (shown, more) => format!("its ports: {shown} and {more} more"),
+    };
+    VerbError::failed(format!("there is no port {name} on the switch ({there})"))
 }
 
 fn done(outcome: Result<(), ClientError>) -> VerbResult {
@@ -281,5 +299,6 @@ fn stats_lines(entry: &Entry) -> String {
 fn flow_lines(direction: &str, flow: &FlowCount) -> String {
     let drops: String =
         flow.dropped.iter().map(|(reason, count)| format!(", dropped {count} {reason}")).collect();
-    format!("\n  {direction} {:>14} frames {:>16} bytes{drops}", flow.frames, flow.bytes)
+    let size = units::show_byte_size(flow.bytes);
+    format!("\n  {direction} {:>14} frames {size:>12}{drops}", flow.frames)
 }

@@ -1,7 +1,6 @@
 //! `clearstream run`: runs a program on the cores of a placement file.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +8,7 @@ use std::process::Command;
 use results::End;
 
 use crate::VerbResult;
-use crate::exit::{Exit, VerbError};
+use crate::exit::{VerbError, not_run};
 use crate::placement::{check, load};
 
 /// Options of `run`.
@@ -63,7 +62,5 @@ pub(crate) fn run(args: &RunArgs, _json: bool) -> VerbResult {
         return Err(VerbError::usage("name a program after --"));
     };
     let error = Command::new(program).args(arguments).exec();
-    let name = program.display();
-    writeln!(crate::out::stderr(), "clearstream: cannot run {name}: {error}").ok();
-    Ok(Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
+    Ok(not_run(program, &error))
 }

@@ -34,7 +34,7 @@ use crate::exit::{Exit, VerbError};
     KVM where KVM can run a small test guest, otherwise under TCG (slower). A guest ends when its\n\
     keeper process or QEMU ends, and its port is then removed. If the switch is restarted, the port\n\
     is added again and the guest continues. Needs no privilege except access to /dev/kvm, and for\n\
-    --passthrough that of `port add --type xdp`. See docs/guests.md in the source.")]
+    --passthrough that of `port add --type xdp`. See `clearstream help guests`.")]
 pub(crate) struct VmArgs {
     #[command(subcommand)]
     action: Action,

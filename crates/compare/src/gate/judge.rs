@@ -272,6 +272,7 @@ impl Gate {
         let runs = count_of(repeats as u64, "run");
         let text = match worst {
             0 => format!("no {what} in {runs}"),
+            many if repeats == 1 => format!("{} ({experiment}, 1 run)", count_of(many, what)),
             many => format!("{} ({experiment}, the worst of {runs})", count_of(many, what)),
         };
         GateResult {

@@ -72,7 +72,7 @@ pub(super) static EACH: &[Row] = &[
         names::ACKS_LOST_SHARE,
         Unit::Share,
         "tcp_info.tcpi_segs_out, tcpi_segs_in",
-        "acknowledgements that the receiver sent and the sender did not get, since the connection began",
+        "acknowledgements that the receiver sent and the sender did not get, since the connection began; those that can be under way when the counters are read, a round trip's and 2%, do not count",
         |seen| Some(acknowledgements(seen)?.lost_share()),
     ),
     row(

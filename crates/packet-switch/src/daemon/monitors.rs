@@ -40,7 +40,7 @@ impl Registry {
         let bytes = make::region_bytes(shape, 2).map_err(MakeError::from)?;
         self.memory.reserve(bytes)?;
         let (serial, attachment) = (self.next_serial(), self.next_attachment());
-        let not_there = || Refusal::NotThere(name.to_string());
+        let not_there = || Refusal::NotThere(format!("port {name}"));
         let switch = self.switches.get_mut(&name.switch).ok_or_else(not_there)?;
         let port = switch.ports.get_mut(&name.port).ok_or_else(not_there)?;
         if user != port.user && user != 0 {

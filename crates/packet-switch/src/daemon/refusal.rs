@@ -33,7 +33,8 @@ pub(super) fn words(refusal: &Refusal) -> String {
 /// Why somebody is told no.
 #[derive(Debug, Error)]
 pub(super) enum Refusal {
-    #[error("{0} is not there")]
+    /// A port, a switch, or a pipe or group of pipes, with its kind in front of its name.
+    #[error("there is no {0}")]
     NotThere(String),
     #[error("{0} already exists")]
     Exists(String),

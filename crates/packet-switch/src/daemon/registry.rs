@@ -201,7 +201,7 @@ impl Registry {
         more: u64,
     ) -> Result<(Role, Shape), Refusal> {
         let serial = self.next_serial();
-        let port = self.port(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
+        let port = self.port(name).ok_or_else(|| Refusal::NotThere(format!("port {name}")))?;
         if port.client.is_some() {
             return Err(Refusal::Taken(name.to_string()));
         }
@@ -222,7 +222,7 @@ impl Registry {
         ends: PortEnds,
         (region, client_bytes): (Weak<Region>, u64),
     ) -> Result<(), Refusal> {
-        let not_there = || Refusal::NotThere(name.to_string());
+        let not_there = || Refusal::NotThere(format!("port {name}"));
         let bells = ends.inlets.bells().chain(ends.outlets.bells()).map(Bell::share);
         let bells = bells.collect::<Result<_, _>>()?;
         let switch = self.switches.get_mut(&name.switch).ok_or_else(not_there)?;
@@ -250,7 +250,8 @@ impl Registry {
     ) -> Answered {
         self.check_attachments(session)?;
         let attachment = self.next_attachment();
-        let group = self.groups.get_mut(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
+        let no_group = || Refusal::NotThere(format!("group of pipes {name}"));
+        let group = self.groups.get_mut(name).ok_or_else(no_group)?;
         if user != group.user && user != 0 {
             return Err(Refusal::Foreign(name.to_string()));
         }
@@ -317,7 +318,7 @@ impl Registry {
         name: &PortName,
         notice: &mut dyn FnMut(Notice),
     ) -> Answered {
-        let port = self.port(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
+        let port = self.port(name).ok_or_else(|| Refusal::NotThere(format!("port {name}")))?;
         if user != port.user && user != 0 {
             return Err(Refusal::Foreign(name.to_string()));
         }
@@ -337,7 +338,8 @@ impl Registry {
     }
 
     fn delete_pipes(&mut self, user: u32, name: &Name, notice: &mut dyn FnMut(Notice)) -> Answered {
-        let group = self.groups.get(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
+        let no_group = || Refusal::NotThere(format!("group of pipes {name}"));
+        let group = self.groups.get(name).ok_or_else(no_group)?;
         if user != group.user && user != 0 {
             return Err(Refusal::Foreign(name.to_string()));
         }

@@ -31,7 +31,7 @@ impl Registry {
         name: &PortName,
         change: impl FnOnce(&mut Port) -> Command,
     ) -> Answered {
-        let not_there = || Refusal::NotThere(name.to_string());
+        let not_there = || Refusal::NotThere(format!("port {name}"));
         let Switch { link, ports, .. } =
             self.switches.get_mut(&name.switch).ok_or_else(not_there)?;
         let port = ports.get_mut(&name.port).ok_or_else(not_there)?;

@@ -86,7 +86,7 @@ impl Registry {
             };
             self.switches.insert(name.clone(), switch);
         }
-        self.switches.get_mut(name).ok_or_else(|| Refusal::NotThere(name.to_string()))
+        self.switches.get_mut(name).ok_or_else(|| Refusal::NotThere(format!("switch {name}")))
     }
 
     /// Takes away switches whose threads have ended unasked, with their ports; the others go on, and the

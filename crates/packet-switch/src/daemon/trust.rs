@@ -60,7 +60,7 @@ impl Member {
 impl Registry {
     /// A port that nobody has becomes a member of a group of its user's.
     pub(super) fn join_group(&mut self, user: u32, name: &PortName, group: Name) -> Answered {
-        let port = self.port(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
+        let port = self.port(name).ok_or_else(|| Refusal::NotThere(format!("port {name}")))?;
         if user != port.user && user != 0 {
             return Err(Refusal::Foreign(name.to_string()));
         }
@@ -100,7 +100,7 @@ impl Registry {
         memory: &LentMemory,
         said: Option<TrustSeat>,
     ) -> Result<Option<Member>, Refusal> {
-        let port = self.port(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
+        let port = self.port(name).ok_or_else(|| Refusal::NotThere(format!("port {name}")))?;
         let only_its_own = || Refusal::Member(name.to_string());
         let Some(TrustSeat { group, seat }) = said else {
             return if port.trust.is_none() { Ok(None) } else { Err(only_its_own()) };

@@ -1,6 +1,6 @@
 //! Every summary, every point, every command.
 
-use results::{Figure, Point, PointOutcome, TestLimit, TestSpec, Work};
+use results::{Figure, Point, PointOutcome, Protocol, TestLimit, TestSpec, Work};
 use units::{count_of, noun};
 
 use super::{Section, command};
@@ -186,7 +186,8 @@ fn asked_of_test(spec: &TestSpec) -> String {
         TestLimit::DurationS(seconds) => show::seconds(seconds),
         TestLimit::TotalBytes(bytes) => show::size(bytes as f64),
         TestLimit::TotalBlocks(blocks) => {
-            format!("{} {}", show::count(blocks as f64), noun(blocks, "block"))
+            let unit = if spec.protocol == Protocol::Udp { "datagram" } else { "block" };
+            format!("{} {}", show::count(blocks as f64), noun(blocks, unit))
         }
     });
     if let Some(window) = spec.window_bytes {

@@ -98,5 +98,5 @@ fn a_gateway_has_settings_only_and_an_unknown_interface_is_named() {
     }
     let none = Interfaces::invented(["eth0"]);
     let error = wanted(&plan, plan.find("wolf01").unwrap(), &none, &[]).unwrap_err();
-    assert!(error.to_string().contains("'ib1', which is not there"));
+    assert!(error.to_string().contains("'ib1', which does not exist"));
 }

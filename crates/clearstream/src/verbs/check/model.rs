@@ -57,12 +57,17 @@ impl Given {
 /// Longest model or file of formulas, as for [`dve::Model::parse`]: reading a device may never end.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 
-/// Reads a model or a file of formulas.
+/// Reads a model or a file of formulas; `-` is standard input.
 pub(super) fn read(path: &Path) -> Result<String, VerbError> {
     let at = |what: &dyn std::fmt::Display| VerbError::usage(format!("{}: {what}", path.display()));
     let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(|error| at(&error))?;
-    file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| at(&error))?;
+    let limit = TEXT_BYTES_MAX + 1;
+    let taken = if path == Path::new("-") {
+        std::io::stdin().lock().take(limit).read_to_end(&mut bytes)
+    } else {
+        fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
+    };
+    taken.map_err(|error| at(&error))?;
     if bytes.len() as u64 > TEXT_BYTES_MAX {
         return Err(at(&"the file is longer than 16 MiB"));
     }

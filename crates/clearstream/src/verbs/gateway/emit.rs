@@ -19,7 +19,8 @@ use crate::plans::{parse, plan_text};
     clearstream gateway emit cumulus.toml --host wolf01 --to networkd\n  \
     clearstream gateway emit cumulus.toml --host wolf01 --to ifupdown --root /tmp/wolf01\n\n\
     Without --root the files are printed. What the system cannot express is named on standard error;\n\
-    `unit`, `ansible` and `ifupdown` express the whole plan; docs/gateways.md lists what each lacks.")]
+    `unit`, `ansible` and `ifupdown` express the whole plan; `clearstream help gateways` lists what\n\
+    each lacks.")]
 pub(crate) struct EmitArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]

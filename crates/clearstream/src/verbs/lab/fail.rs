@@ -11,9 +11,12 @@ use crate::exit::Exit;
 
 /// Options of `lab fail`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "forward: the host forwards nothing, but still answers for itself.\n\
+#[command(after_help = "Examples:\n  \
+    clearstream lab fail amsterdam hang\n  \
+    clearstream lab fail nid0001 port ib0\n\n\
+    forward: the host forwards nothing, but still answers for itself.\n\
     hang:    its interfaces carry no traffic in either direction; their carriers stay on.\n\
-    port:    the same for one interface: a dead switch port.\n\
+    port:    one interface carries no traffic in either direction: a dead switch port.\n\
     carrier: one interface loses its carrier, as when its cable is pulled (not for a veth pair).\n\n\
     A failure lasts until `lab mend` or the end of the lab.")]
 pub(super) struct FailArgs {

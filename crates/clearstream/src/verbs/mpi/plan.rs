@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use sys::own_address::{self, Reason};
 
 use super::{
-    INTERFACE_VARIABLE, LauncherError, SharedMemory, TransportArgs, check_launcher, not_run,
+    INTERFACE_VARIABLE, LauncherError, SharedMemory, TransportArgs, check_launcher, no_interface,
     refuse_other_ways, shared_memory,
 };
 use crate::VerbResult;
-use crate::exit::{Exit, VerbError};
+use crate::exit::{Exit, VerbError, not_run};
 use crate::placement::cores_text;
 
 /// Most ranks of `--ranks`.
@@ -84,9 +84,7 @@ fn endpoint(interface: Option<&str>) -> Result<(EndpointPlace, Reason), VerbErro
     let wanted = interface.or(variable.as_deref());
     let Some((chosen, reason)) = own_address::choose(wanted) else {
         return Err(match wanted {
-            Some(wanted) => {
-                VerbError::usage(format!("{wanted}: no interface and no address of this host"))
-            }
+            Some(wanted) => no_interface(wanted),
             None => VerbError::missing("this host has no address"),
         });
     };

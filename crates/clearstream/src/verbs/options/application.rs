@@ -104,7 +104,8 @@ pub(crate) struct ApplicationOptions {
     #[arg(long, value_name = "CORE", help_heading = "Hosts",
           value_parser = clap::value_parser!(u32).range(..1024))]
     interrupt_core: Option<u32>,
-    /// The same at the far end, where `clearstream serve --allow-interrupt-moves` runs.
+    /// While the test runs, the far end's packets are received on this core; the far end must run
+    /// `clearstream serve --allow-interrupt-moves`.
     #[arg(long, value_name = "CORE", help_heading = "Hosts",
           value_parser = clap::value_parser!(u32).range(..1024))]
     far_interrupt_core: Option<u32>,

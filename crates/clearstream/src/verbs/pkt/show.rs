@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use packet_switch::pkt::{BridgeCount, GenerateCount, PingCount, SinkCount, UnderWay};
 use serde_json::{Value, json};
-use units::{show_bit_rate, show_count, show_seconds};
+use units::{show_bit_rate, show_byte_size, show_count, show_seconds};
 
 use super::drops::Drops;
 use super::lasting::Outage;
@@ -228,8 +228,8 @@ fn per_s(frames: u64, elapsed: Duration) -> Option<f64> {
 }
 
 fn totals(frames: u64, bytes: u64, elapsed: Duration) -> String {
-    let mut line =
-        format!("{frames} frames, {bytes} bytes in {}", show_seconds(elapsed.as_secs_f64()));
+    let (size, took) = (show_byte_size(bytes), show_seconds(elapsed.as_secs_f64()));
+    let mut line = format!("{frames} frames, {size} in {took}");
     if let (Some(frames), Some(bytes)) = (per_s(frames, elapsed), per_s(bytes, elapsed)) {
         line += &format!(": {} frames/s, {}", show_count(frames), show_bit_rate(8.0 * bytes));
     }

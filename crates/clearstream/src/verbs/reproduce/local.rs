@@ -139,7 +139,7 @@ fn distances(near: &HostFacts) -> (Vec<PaperFigure>, LawCheck) {
         figures.push(PaperFigure {
             name: format!("distances of node {at}"),
             paper: PAPER.get(at).copied().unwrap_or("-").to_owned(),
-            here: row(at),
+            here: row(at).or_else(|| (!nodes.is_empty()).then(|| "no such node".to_owned())),
         });
     }
     let law = "every node is nearest to itself, and some are farther than others".to_owned();

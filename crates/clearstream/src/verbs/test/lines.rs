@@ -141,8 +141,9 @@ fn udp_detail(received: &Share) -> String {
     let jitter_s = jitters.iter().sum::<f64>() / jitters.len().max(1) as f64;
     let share = lost as f64 / (lost + came).max(1) as f64;
     format!(
-        "  {:>7} datagrams  lost {lost} ({})  jitter {}",
+        "  {:>7} datagrams  lost {} ({})  jitter {}",
         show_count(came as f64),
+        show_count(lost as f64),
         show_share(share),
         show_seconds(jitter_s)
     )

@@ -313,20 +313,20 @@ fn window(spec: &TestSpec, outcome: &TestOutcome, way: &DirectionOutcome) -> Opt
 }
 
 fn datagrams(udp: &UdpOutcome, jitter_max_s: Option<f64>) -> String {
+    let count = |number: u64| show_count(number as f64);
     let mut text = format!(
         "{} sent, {} received, {}, reordered {}, duplicate {}",
         show_count_of(udp.sent_count, "datagram"),
         show_count(udp.received_count as f64),
         match udp.lost_share() {
-            Some(share) => format!("lost {} ({})", udp.lost_count, show_share(share)),
+            Some(share) => format!("lost {} ({})", count(udp.lost_count), show_share(share)),
             None => "lost unknown".to_owned(),
         },
-        udp.reordered_count,
-        udp.duplicate_count
+        count(udp.reordered_count),
+        count(udp.duplicate_count)
     );
     if udp.unaccounted_count() > 0 {
-        let count = show_count(udp.unaccounted_count() as f64);
-        write!(text, ", {count} not arrived by the end").ok();
+        write!(text, ", {} not arrived by the end", count(udp.unaccounted_count())).ok();
     }
     if let Some(jitter_s) = udp.jitter_s {
         write!(text, ", jitter {}", show_seconds(jitter_s)).ok();
@@ -342,7 +342,7 @@ fn datagrams(udp: &UdpOutcome, jitter_max_s: Option<f64>) -> String {
             ("path", udp.loss.path_count),
         ];
         let known =
-            places.iter().filter_map(|(place, count)| Some(format!("{place} {}", (*count)?)));
+            places.iter().filter_map(|(place, lost)| Some(format!("{place} {}", count((*lost)?))));
         let known: Vec<String> = known.collect();
         if !known.is_empty() {
             write!(text, "; lost at: {}", known.join(", ")).ok();

@@ -26,6 +26,7 @@ const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
     clearstream tune cc htcp                   register H-TCP with this kernel's TCP\n  \
     clearstream test far.example -C htcp       use it\n  \
     clearstream tune cc compare htcp,cubic     in the lab, alone and side by side\n  \
+    clearstream tune cc status                 what there is, and who uses it\n  \
     clearstream tune cc remove\n\n\
     A registered congestion control serves the whole host, every network namespace included, until\n\
     it is removed or the host restarts. Making it the default is a setting like any other:\n\

@@ -15,6 +15,7 @@ use crate::profiles::{running_values, shown, word};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream tune profile list\n  \
+    clearstream tune profile show cumulus-2018\n  \
     clearstream tune profile compare clearstream-2011\n  \
     clearstream tune profile compare /etc/sysctl.d/90-network.conf\n\n\
     Profiles are for comparing, not for applying: their values were chosen for other paths. `tune\n\

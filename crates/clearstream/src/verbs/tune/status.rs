@@ -43,7 +43,7 @@ pub(crate) struct StatusArgs {
     Settings that somebody else has changed since are named and left alone, with exit code 5.")]
 pub(crate) struct RevertArgs {
     /// Revert only these settings [default: all].
-    #[arg(value_name = "KEY")]
+    #[arg(value_name = "KEY", value_parser = key)]
     keys: Vec<Key>,
     /// Also restore what somebody else has changed since; only on this host.
     #[arg(long, conflicts_with = "far")]
@@ -78,6 +78,15 @@ pub(crate) struct BootArgs {
     /// Root of the persisted files.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
+}
+
+/// A setting's name; a host in its place is a common slip.
+fn key(text: &str) -> Result<Key, String> {
+    text.parse().map_err(|error| {
+        format!(
+            "{error}; `clearstream tune status` lists the settings in force, and a far host is given with --far {text}"
+        )
+    })
 }
 
 pub(super) fn run(args: &StatusArgs, json: bool) -> VerbResult {
@@ -180,13 +189,14 @@ pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
         writeln!(out)?;
     } else {
         if outcomes.is_empty() {
+            let keys: Vec<String> = args.keys.iter().map(Key::to_string).collect();
+            let what = match keys.is_empty() {
+                true => "Nothing to revert".to_owned(),
+                false => format!("No change of {} to revert", keys.join(", ")),
+            };
             match &args.far {
-                None => {
-                    writeln!(out, "Nothing to revert on this host; `--far HOST` reverts another.")?
-                }
-                Some(host) => {
-                    writeln!(out, "Nothing to revert on {host} for this client.")?;
-                }
+                None => writeln!(out, "{what} on this host; `--far HOST` reverts another.")?,
+                Some(host) => writeln!(out, "{what} on {host} for this client.")?,
             }
         }
         for outcome in &outcomes {
