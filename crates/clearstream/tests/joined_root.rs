@@ -98,6 +98,8 @@ fn a_cache_is_named_and_calls_cross_root() {
     let local = lab.folder.join("local");
     let text = tell(&format!("io {joined} -w -r -b 4m -t 1m -o {}", local.display()));
     assert!(text.contains("cached at the client"), "{text}");
+    let server = text.lines().find(|line| line.contains(" server ")).expect("servers are shown");
+    assert!(server.contains("0 dropped") && server.contains("retransmissions"), "{server}");
     // Of a gateway whose interface has another name nothing is known: that is not nothing.
     let plan =
         include_str!("../../../labs/gateways/cumulus.toml").replacen("\"eth1\"", "\"ib9\"", 1);

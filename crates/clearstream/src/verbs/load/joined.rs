@@ -250,6 +250,26 @@ fn round_trips(carried: &Carried, host: &str) -> String {
     }
 }
 
+/// What a server's ports carried and dropped, and its connections, as text.
+fn server_line(carried: &Carried, server: &CarriedHost) -> String {
+    let sum = |of: fn(&DeviceCounters) -> u64| -> u64 {
+        server.ports.iter().map(|port| of(&port.counters)).sum()
+    };
+    let megabytes = |bytes: u64| bytes as f64 * 1e-6;
+    let (received, sent) = (megabytes(sum(|all| all.rx_bytes)), megabytes(sum(|all| all.tx_bytes)));
+    let dropped = sum(|all| {
+        let overruns = all.rx_ring_overruns_count.unwrap_or(0);
+        all.rx_drops_count.saturating_add(all.tx_drops_count).saturating_add(overruns)
+    });
+    let again = server.retransmits_count.unwrap_or(0);
+    let trips = round_trips(carried, &server.host);
+    format!(
+        "  {:<12} server  {received:>10.1} MB received  {sent:>10.1} MB sent  {dropped:>4} dropped  {again:>4} \
+         retransmissions  {trips}",
+        server.host
+    )
+}
+
 /// What crossed the gateways during each point, as text.
 pub(crate) fn text(points: &[Point]) -> String {
     points.iter().map(block).collect()
@@ -300,16 +320,7 @@ fn block(point: &Point) -> String {
         }
     }
     for server in carried.of_role(Role::Storage) {
-        let bytes = |of: fn(&DeviceCounters) -> u64| {
-            megabytes(server.ports.iter().map(|port| of(&port.counters)).sum())
-        };
-        let (received, sent) = (bytes(|all| all.rx_bytes), bytes(|all| all.tx_bytes));
-        let again = server.retransmits_count.unwrap_or(0);
-        let trips = round_trips(carried, &server.host);
-        line(format_args!(
-            "  {:<12} server  {received:>10.1} MB received  {sent:>10.1} MB sent  {again:>4} retransmissions  {trips}",
-            server.host
-        ));
+        line(format_args!("{}", server_line(carried, server)));
     }
     match seen.cached {
         Some(CachePlace::Client) => line(format_args!(
