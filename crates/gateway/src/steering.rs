@@ -73,6 +73,8 @@ pub struct Steered {
     interfaces: Interfaces,
     /// The plan's interface, as the plan names it, and its number, which it keeps when it is renamed.
     interface: (String, Option<u32>),
+    /// That it was renamed, until it has been said.
+    unsaid: Option<String>,
     stamp: Option<Stamp>,
     /// Objects that the journal says are this program's.
     applied: BTreeSet<Key>,
@@ -103,6 +105,7 @@ impl Steered {
             socket,
             interfaces: bare.interfaces,
             interface: (interface, interface_index),
+            unsaid: None,
             stamp: None,
             applied: BTreeSet::new(),
             is_applied: false,
@@ -231,7 +234,7 @@ impl Steered {
         let Some(_held) = self.begin()? else { return Ok(0) };
         let mut found = read_host(self.plan.family, []).map_err(|error| error.to_string())?;
         self.interfaces = found.interfaces.clone();
-        let renamed = self.follow_interface();
+        self.follow_interface();
         let Some(state) = self.wanted(gateways) else { return Err(self.no_interface()) };
         // Routes are put back whatever becomes of marks.
         let marks = read_marks(&self.plan, &state, &mut found);
@@ -252,7 +255,7 @@ impl Steered {
         if !difference.unknown.is_empty() {
             return Err(MarksError::unknown(&self.plan, &difference.unknown).to_string());
         }
-        renamed.map_or(Ok(count), Err)
+        self.unsaid.take().map_or(Ok(count), Err)
     }
 
     /// The table of marks that a change makes, if this program has made one here and nobody else has changed it.
@@ -299,21 +302,19 @@ impl Steered {
         }
     }
 
-    /// Takes the plan's interface by the name that it has now. What to say of that, once.
-    fn follow_interface(&mut self) -> Option<String> {
+    /// Takes the plan's interface by the name that it has now.
+    fn follow_interface(&mut self) {
         let (planned, index) = &self.interface;
-        let name = self.interfaces.name((*index)?)?;
-        let host = self.plan.hosts.iter_mut().find(|one| one.name == self.host)?;
-        if host.port.interface == name {
-            return None;
-        }
+        let Some(name) = index.and_then(|index| self.interfaces.name(index)) else { return };
+        let own = self.plan.hosts.iter_mut().find(|one| one.name == self.host);
+        let Some(host) = own.filter(|host| host.port.interface != name) else { return };
         name.clone_into(&mut host.port.interface);
-        (name != planned).then(|| {
+        self.unsaid = (name != planned).then(|| {
             format!(
                 "the interface {planned} of the plan is called {name} now: its routes are still moved, but other \
                  commands, and a watcher that is started, find it only when the plan has that name"
             )
-        })
+        });
     }
 
     fn no_interface(&self) -> String {
