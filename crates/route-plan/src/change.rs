@@ -298,7 +298,8 @@ impl Builder<'_> {
         let own = self.plan.routing.protocol;
         for there in found.rules.iter().filter(|there| there.protocol != own) {
             if priorities.contains(&there.priority) {
-                let reason = "the plan has a rule of that priority: give it another `rule_priority`";
+                let reason =
+                    "the plan has a rule of that priority: give it another `rule_priority`";
                 self.conflict(Object::Rule(there.clone()), reason);
             }
         }
