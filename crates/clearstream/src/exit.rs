@@ -327,7 +327,8 @@ fn known_commands(error: &clap::Error, asked_of: &clap::Command) -> String {
     }
 }
 
-/// A line `HOST: help text` for each required argument that is missing.
+/// A line for each required argument that is missing: `HOST: help text`, or `--to: networkd, netplan, …` for an option that
+/// takes one of several values.
 fn missing_arguments(error: &clap::Error, asked_of: &clap::Command) -> Vec<String> {
     let Some(ContextValue::Strings(names)) = error.get(ContextKind::InvalidArg) else {
         return Vec::new();
@@ -336,13 +337,21 @@ fn missing_arguments(error: &clap::Error, asked_of: &clap::Command) -> Vec<Strin
         return Vec::new();
     }
     let helped = |name: &String| {
-        let bare = name.trim_start_matches('<').split('>').next().unwrap_or_default();
+        let bare = name.trim_start_matches('<').split(['>', ' ']).next().unwrap_or_default();
         let is_named = |argument: &&clap::Arg| {
             let mut values = argument.get_value_names().into_iter().flatten();
             argument.is_positional() && values.any(|value| value.as_str() == bare)
         };
-        let argument = asked_of.get_arguments().find(is_named)?;
-        Some(format!("{bare}: {}", argument.get_help()?.to_string().trim_end_matches('.')))
+        if let Some(argument) = asked_of.get_arguments().find(is_named) {
+            let help = argument.get_help()?.to_string();
+            return Some(format!("{bare}: {}", help.trim_end_matches('.')));
+        }
+        let long = bare.strip_prefix("--")?;
+        let argument = asked_of.get_arguments().find(|one| one.get_long() == Some(long))?;
+        let values = argument.get_possible_values();
+        let values: Vec<&str> =
+            values.iter().filter(|one| !one.is_hide_set()).map(|one| one.get_name()).collect();
+        (!values.is_empty()).then(|| format!("{bare}: {}", values.join(", ")))
     };
     names.iter().filter_map(helped).collect()
 }

@@ -155,3 +155,25 @@ fn a_host_s_part_is_emitted_and_what_is_missing_is_told() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("NetworkManager has no nexthop groups: the routes of pairs"), "{told}");
 }
+
+#[test]
+fn an_emission_without_a_system_names_those_that_there_are() {
+    let output = gateway(&["emit", "PLAN", "--host", "wolf01"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr);
+    let systems = "--to: networkd, networkmanager, netplan, ifupdown, ansible, unit;";
+    assert!(told.contains(systems) && told.lines().count() == 1, "{told}");
+}
+
+#[test]
+fn a_playbook_is_for_all_hosts_and_needs_none_named() {
+    let output = gateway(&["emit", "PLAN", "--to", "ansible"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(stdout(&output).contains("==> /clearstream-gateway.yml"), "{}", stdout(&output));
+    let named = gateway(&["emit", "PLAN", "--to", "ansible", "--host", "wolf01"]);
+    assert_eq!(stdout(&named), stdout(&output));
+    let output = gateway(&["emit", "PLAN", "--to", "unit"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("unit is for one host: name it with --host"), "{told}");
+}

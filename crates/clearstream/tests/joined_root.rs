@@ -67,6 +67,7 @@ fn what_gateways_carry_is_joined_with_each_phase_root() {
         }
         let mut trips = carried.connections.iter().filter_map(|one| one.round_trip_s).peekable();
         assert!(trips.peek().is_some() && trips.all(|trip_s| trip_s > 0.0 && trip_s < 10.0));
+        assert!(carried.shares_cores, "all hosts of a lab have the cores of this machine");
         // 2 clients, 2 servers; the plan says by which gateway.
         assert_eq!(carried.flows.len(), 4);
         assert!(carried.flows.iter().any(|flow| flow.client == "c2" && flow.server == "s1"));
@@ -97,6 +98,20 @@ fn a_cache_is_named_and_calls_cross_root() {
     let local = lab.folder.join("local");
     let text = tell(&format!("io {joined} -w -r -b 4m -t 1m -o {}", local.display()));
     assert!(text.contains("cached at the client"), "{text}");
+    let server = text.lines().find(|line| line.contains(" server ")).expect("servers are shown");
+    assert!(server.contains("0 dropped") && server.contains("retransmissions"), "{server}");
+    // Of a gateway whose interface has another name nothing is known: that is not nothing.
+    let plan =
+        include_str!("../../../labs/gateways/cumulus.toml").replacen("\"eth1\"", "\"ib9\"", 1);
+    let other = lab.folder.join("other.toml");
+    std::fs::write(&other, plan).expect("written");
+    let text = tell(&format!(
+        "io --lab {name} --gateways {} -w -b 4m -t 1m -o {}",
+        other.display(),
+        local.display()
+    ));
+    assert!(text.contains("no counters: it has no interface ib9, which the plan names"), "{text}");
+    assert!(!text.contains("cached at"), "{text}");
     let text = tell(&format!("meta {joined} --json -n 100 -F -d /mnt/pfs/d"));
     let results = results_of(&text);
     let created = results.points.iter().find(|point| point.experiment == "file-creation");

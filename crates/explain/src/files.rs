@@ -6,7 +6,8 @@
 use std::fmt::Write as _;
 
 use results::{
-    CachePlace, Carried, CoreUse, Crossing, Evidence, Limit, Point, Results, Role, Verdict, Work,
+    CachePlace, Carried, CarriedHost, CoreUse, Crossing, Evidence, Limit, Point, Results, Role,
+    Verdict, Work,
 };
 
 use crate::numbers::percent;
@@ -299,7 +300,20 @@ fn of_hosts(carried: &Carried, role: Role, weight: f64) -> (f64, String) {
         );
     }
     let busy = |use_: &CoreUse| 1.0 - use_.idle;
-    let cores = carried.of_role(role.clone()).filter_map(|host| Some((host, host.busiest_core?)));
+    // A host that carried next to nothing is not what the load waited for.
+    let bytes = |host: &CarriedHost| -> u64 {
+        let counters = host.ports.iter().map(|port| &port.counters);
+        counters.map(|all| all.rx_bytes.saturating_add(all.tx_bytes)).sum()
+    };
+    let (sum, count) =
+        carried.of_role(role.clone()).fold((0, 0), |(sum, count): (u64, u64), host| {
+            (sum.saturating_add(bytes(host)), count + 1)
+        });
+    let has_part = |host: &&CarriedHost| bytes(host) >= sum / count.max(1) / 2;
+    let cores = carried
+        .of_role(role.clone())
+        .filter(has_part)
+        .filter_map(|host| Some((host, host.busiest_core?)));
     let busiest = cores
         .filter(|(_, core)| core.idle.is_finite())
         .max_by(|one, other| busy(&one.1).total_cmp(&busy(&other.1)));
@@ -317,8 +331,11 @@ fn of_hosts(carried: &Carried, role: Role, weight: f64) -> (f64, String) {
     (if is_full { weight } else { 0.0 }, line)
 }
 
-/// Whether a gateway and a server report the same core: they are then on one machine.
+/// Whether the hosts are on one machine: that was recorded, or a gateway and a server report the same core.
 fn shares_cores(carried: &Carried) -> bool {
+    if carried.shares_cores {
+        return true;
+    }
     let first = |role| carried.of_role(role).find_map(|host| host.busiest_core);
     let (gateway, storage) = (first(Role::Gateway), first(Role::Storage));
     gateway.is_some() && gateway == storage

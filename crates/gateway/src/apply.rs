@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use netlink::{Nexthop, Route};
+use netlink::{Nexthop, NexthopKind, Route};
 use route_plan::{
     Change, Conflict, Difference, HostState, Object, Plan, Role, WantedError, describe, difference,
     first_kernel_with, is_mark_table, wanted,
@@ -276,6 +276,9 @@ pub fn revert(
     let has_rebooted = journal.header.boot_id != world.host().boot_id();
     let header = journal.header.clone();
     let (mut journal, mut log) = store.begin(header)?;
+    if let Some((recorded, now)) = renamed_since(&journal) {
+        world.rename(recorded, now);
+    }
     let also_ours = moved_since(&journal, world);
     let request = RevertRequest { force, has_rebooted, also_ours, ..RevertRequest::default() };
     let mut engine =
@@ -287,6 +290,26 @@ pub fn revert(
         store.remove()?;
     }
     Ok(outcomes)
+}
+
+/// The interface of a host's settings, where it has another name by now: routes and nexthops of the journal go by its number.
+fn renamed_since(journal: &Journal) -> Option<(String, String)> {
+    let links = read_host(netlink::Family::V4, []).ok()?.interfaces;
+    let recorded = journal.open().find_map(|one| match &one.intent.key {
+        Key::Interface { name, .. } if links.index(name).is_none() => Some(name.clone()),
+        _other => None,
+    })?;
+    let index = journal.open().find_map(|one| {
+        let (key, to) = (&one.intent.key, &one.intent.to);
+        if !matches!(key, Key::Nexthop(_)) {
+            return None;
+        }
+        match hex::parse::<Nexthop>(to)?.kind {
+            NexthopKind::Hop(hop) => hop.interface_index,
+            _group => None,
+        }
+    })?;
+    Some((recorded, links.name(index)?.to_owned()))
 }
 
 /// Values of objects that differ from the journal's and have its protocol number, or are marks and nothing else: this

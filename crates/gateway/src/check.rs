@@ -13,6 +13,7 @@ use sys::netlink_socket::{NetlinkError, NetlinkSocket};
 use thiserror::Error;
 
 use crate::marks::{MarksError, read_marks};
+use crate::on_link::off_link_of;
 use crate::read::{ReadError, read_host};
 
 /// Drifts of one kind that are told one by one.
@@ -53,7 +54,7 @@ pub struct Drift {
 /// Kinds of drift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DriftKind {
-    /// An interface of the plan is not there, is down or has no carrier.
+    /// An interface of the plan is not there, is down, has no carrier or is not on its network.
     Interface,
     /// A kernel setting has another value.
     Setting,
@@ -117,6 +118,8 @@ pub fn check(plan: &Plan, role: Role<'_>, up: &[bool]) -> Result<Vec<Drift>, Che
     objects(plan, &state, &found, &mut drifts);
     let mut socket = NetlinkSocket::open()?;
     links(role, &mut socket, &mut drifts)?;
+    let off_link = off_link_of(plan, role, &found);
+    drifts.extend(off_link.map(|what| Drift { kind: DriftKind::Interface, what }));
     if let Role::Host(host) = role {
         let mut asker =
             Asker { plan, host, interfaces: &found.interfaces, socket, up: live(plan, up) };

@@ -71,6 +71,10 @@ pub struct Steered {
     state: PathBuf,
     socket: NetlinkSocket,
     interfaces: Interfaces,
+    /// The plan's interface, as the plan names it, and its number, which it keeps when it is renamed.
+    interface: (String, Option<u32>),
+    /// That it was renamed, until it has been said.
+    unsaid: Option<String>,
     stamp: Option<Stamp>,
     /// Objects that the journal says are this program's.
     applied: BTreeSet<Key>,
@@ -87,10 +91,12 @@ impl Steered {
     /// # Errors
     /// The plan is not applied here.
     pub fn open(plan: Plan, host: &str, state: &Path) -> Result<Self, SteeringError> {
-        if !matches!(plan.find(host), Some(Role::Host(_))) {
+        let Some(Role::Host(found)) = plan.find(host) else {
             return Err(SteeringError::NoHost { plan: plan.name, host: host.to_owned() });
-        }
+        };
+        let interface = found.port.interface.clone();
         let bare = read_host(plan.family, [])?;
+        let interface_index = bare.interfaces.index(&interface);
         let socket = NetlinkSocket::open().map_err(ReadError::socket)?;
         let mut steered = Self {
             plan,
@@ -98,6 +104,8 @@ impl Steered {
             state: state.to_owned(),
             socket,
             interfaces: bare.interfaces,
+            interface: (interface, interface_index),
+            unsaid: None,
             stamp: None,
             applied: BTreeSet::new(),
             is_applied: false,
@@ -226,6 +234,7 @@ impl Steered {
         let Some(_held) = self.begin()? else { return Ok(0) };
         let mut found = read_host(self.plan.family, []).map_err(|error| error.to_string())?;
         self.interfaces = found.interfaces.clone();
+        self.follow_interface();
         let Some(state) = self.wanted(gateways) else { return Err(self.no_interface()) };
         // Routes are put back whatever becomes of marks.
         let marks = read_marks(&self.plan, &state, &mut found);
@@ -243,10 +252,10 @@ impl Steered {
             format!("{}: {}", describe(&conflict.found, &found.interfaces), conflict.reason)
         });
         self.say_in_the_way(foreign.collect())?;
-        if difference.unknown.is_empty() {
-            return Ok(count);
+        if !difference.unknown.is_empty() {
+            return Err(MarksError::unknown(&self.plan, &difference.unknown).to_string());
         }
-        Err(MarksError::unknown(&self.plan, &difference.unknown).to_string())
+        self.unsaid.take().map_or(Ok(count), Err)
     }
 
     /// The table of marks that a change makes, if this program has made one here and nobody else has changed it.
@@ -293,17 +302,24 @@ impl Steered {
         }
     }
 
+    /// Takes the plan's interface by the name that it has now.
+    fn follow_interface(&mut self) {
+        let (planned, index) = &self.interface;
+        let Some(name) = index.and_then(|index| self.interfaces.name(index)) else { return };
+        let own = self.plan.hosts.iter_mut().find(|one| one.name == self.host);
+        let Some(host) = own.filter(|host| host.port.interface != name) else { return };
+        name.clone_into(&mut host.port.interface);
+        self.unsaid = (name != planned).then(|| {
+            format!(
+                "the interface {planned} of the plan is called {name} now: its routes are still moved, but other \
+                 commands, and a watcher that is started, find it only when the plan has that name"
+            )
+        });
+    }
+
     fn no_interface(&self) -> String {
-        let host = &self.host;
-        match self.plan.find(host) {
-            Some(Role::Host(found)) => {
-                let interface = &found.port.interface;
-                format!(
-                    "the interface {interface}, which the plan names for {host}, does not exist"
-                )
-            }
-            _other => format!("the plan has no host {host}"),
-        }
+        let (host, (interface, _index)) = (&self.host, &self.interface);
+        format!("the interface {interface}, which the plan names for {host}, does not exist")
     }
 
     fn send(&mut self, messages: &[Message]) -> Result<usize, String> {

@@ -1,6 +1,7 @@
 //! The world that `tuning`'s engine changes: kernel settings of this host, its nexthops, routes and rules, and its packet
 //! filter tables.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -24,6 +25,8 @@ pub struct Network {
     socket: Option<NetlinkSocket>,
     filters: Option<NetlinkSocket>,
     before_each: Option<Box<dyn FnMut()>>,
+    /// Interfaces that have another name than the journal's.
+    renamed: BTreeMap<String, String>,
 }
 
 impl fmt::Debug for Network {
@@ -49,6 +52,22 @@ impl Network {
     #[must_use]
     pub fn with_probe(probe: impl FnMut() + 'static) -> Self {
         Self { before_each: Some(Box::new(probe)), ..Self::default() }
+    }
+
+    /// Has settings of an interface go by the name that it has now.
+    pub(crate) fn rename(&mut self, recorded: String, now: String) {
+        self.renamed.insert(recorded, now);
+    }
+
+    /// A setting by the name that its interface has now.
+    fn now<'a>(&self, key: &'a Key) -> Cow<'a, Key> {
+        match key {
+            Key::Interface { name, what } => match self.renamed.get(name) {
+                Some(now) => Cow::Owned(Key::Interface { name: now.clone(), what: what.clone() }),
+                None => Cow::Borrowed(key),
+            },
+            _other => Cow::Borrowed(key),
+        }
     }
 
     /// The host whose settings they are.
@@ -237,7 +256,7 @@ impl World for Network {
         };
         keys.iter()
             .map(|key| match &listed {
-                _any if !key.is_object() => self.host.read(key),
+                _any if !key.is_object() => self.host.read(&self.now(key)),
                 Ok(listed) => {
                     Ok(listed.values.get(key).cloned().unwrap_or_else(|| ABSENT.to_owned()))
                 }
@@ -270,7 +289,8 @@ impl World for Network {
                 if let Some(probe) = &mut self.before_each {
                     probe();
                 }
-                results[place] = self.host.write(key, value);
+                let now = self.now(key).into_owned();
+                results[place] = self.host.write(&now, value);
                 continue;
             }
             if let Key::FilterTable(name) = key {

@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use bed::{Bench, PLAN, assert_same, dump, furnish, in_namespace, ipv6, must};
 use gateway::{
-    DrainError, DriftKind, Network, Options, apply, check, drain, move_flows, read_host, undrained,
+    DrainError, DriftKind, Network, Options, apply, check, drain, move_flows, off_link, read_host,
+    undrained,
 };
 use route_plan::{Plan, Role, parse_plan};
 use sys::netlink_socket::NetlinkSocket;
@@ -146,6 +147,45 @@ fn an_object_that_somebody_changed_since_is_left_root() {
             outcomes.iter().filter(|one| matches!(one.result, Reverted::Foreign { .. })).collect();
         assert_eq!(foreign.len(), 1, "{outcomes:?}");
         assert!(dump().contains("10.100.0.3"));
+    });
+}
+
+#[test]
+fn settings_of_an_interface_that_was_renamed_are_restored_root() {
+    in_namespace("named", PLAN, |bench| {
+        must("sysctl -qw net.ipv4.conf.ib0.accept_redirects=1");
+        let before = dump();
+        bench.apply().expect("applied");
+        must("ip link set ib0 name lan0");
+        let left: Vec<_> =
+            bench.revert().into_iter().filter(|one| !one.result.is_settled()).collect();
+        assert!(left.is_empty(), "{left:?}");
+        must("ip link set lan0 name ib0");
+        assert_same(&dump(), &before, "after the revert");
+    });
+}
+
+#[test]
+fn gateways_that_are_not_on_the_link_are_named_root() {
+    in_namespace("link", PLAN, |bench| {
+        let said = || off_link(&bench.plan, bench.role());
+        assert_eq!(said(), None);
+        for line in ["ip addr del 10.10.0.21/24 dev ib0", "ip addr add 10.10.0.21/32 dev ib0"] {
+            must(line);
+        }
+        let why = said().expect("they are not");
+        assert_eq!(
+            why,
+            "not on the link of ib0: g1 (10.10.0.11) and 2 more; it needs the address 10.10.0.21/24 of the network \
+             'storage'"
+        );
+        assert!(drifts_of(bench).contains(&DriftKind::Interface));
+        // One gateway alone may have a route of its own.
+        for last in 11..=13 {
+            must(&format!("ip route add 10.10.0.{last}/32 dev ib0"));
+        }
+        assert_eq!(said(), None);
+        bench.apply().expect("applied");
     });
 }
 

@@ -185,6 +185,45 @@ fn a_watcher_puts_marks_back_and_leaves_what_others_have_changed_root() {
 
 /// Learned from the neighbours: an address that changes is marked anew, and one that nobody knows is refused by name.
 #[test]
+fn a_watcher_moves_routes_of_an_interface_that_was_renamed_root() {
+    for plan in [PLAN.to_owned(), follow(PLAN), ipv6(PLAN)] {
+        in_namespace("renamed", &plan, |bench| {
+            let before = dump();
+            bench.apply().expect("applied");
+            let mut watcher = watcher(bench);
+            must("ip link set ib0 name lan0");
+            let said = watcher.put_back(&[0, 1, 2]).expect_err("it is said");
+            assert!(said.starts_with("the interface ib0 of the plan is called lan0 now"), "{said}");
+            // Marks go by the interface's name.
+            if plan.contains("follow") {
+                let marks = format!("{:?}", table().expect("it is there"));
+                let name = |name: &str| format!("{:?}", name.as_bytes()).replace(']', ", 0");
+                assert!(marks.contains(&name("lan0")) && !marks.contains(&name("ib0")), "{marks}");
+            }
+            assert_eq!(watcher.put_back(&[0, 1, 2]), Ok(0));
+            assert!(watcher.lead_over(&[0, 2]).expect("moved") > 0);
+            assert_eq!(watcher.put_back(&[0, 2]), Ok(0));
+            let clients = (1..=4).map(|last| match plan.contains("fd00") {
+                true => format!("fd00:c::{last}"),
+                false => format!("10.100.0.{last}"),
+            });
+            for client in clients {
+                let way = must(&format!("ip route get {client}"));
+                assert!(!way.contains(":12 ") && !way.contains("0.12 "), "{way}");
+                assert!(way.contains("dev lan0"), "{way}");
+            }
+            must("ip nexthop del id 7700");
+            assert!(watcher.put_back(&[0, 2]).expect("put back") > 1);
+            must("ip link set lan0 name ib0");
+            watcher.put_back(&[0, 1, 2]).expect("nothing to say");
+            assert_eq!(drifts_of(bench), []);
+            assert_eq!(left_alone(bench), []);
+            assert_same(&dump(), &before, "after the revert");
+        });
+    }
+}
+
+#[test]
 fn hardware_addresses_are_learned_or_asked_for_by_name_root() {
     let plan = format!("{PLAN}follow = \"storage\"\n");
     in_namespace("markslearned", &plan, |bench| {

@@ -12,10 +12,8 @@ use route_plan::{Flow, HashPolicy, bucket_of, member_of, new_buckets, upper_boun
 use stats::Random;
 use sys::netlink_socket::NetlinkSocket;
 
-/// Flows of each policy, set of weights and family through a plain multipath route.
+/// Flows of each policy, set of weights and family, through a plain multipath route and through groups.
 const FLOWS_COUNT: usize = 10_000;
-/// The same through groups of nexthop objects, whose hash is the same function.
-const FLOWS_OF_GROUPS_COUNT: usize = 2_000;
 const WEIGHTS: [&[u16]; 3] = [&[1, 1, 1], &[5, 2, 1], &[256, 1, 100, 7]];
 const SEEDS: [u32; 2] = [12_345, 4_000_000_000];
 const POLICIES: [HashPolicy; 2] = [HashPolicy::Addresses, HashPolicy::Ports];
@@ -174,7 +172,7 @@ fn the_computed_hash_is_the_kernel_s_for_groups_root() {
         bed.set(policy, seed);
         bed.group(family, weights, None);
         let bounds = upper_bounds(weights);
-        for _flow in 0..FLOWS_OF_GROUPS_COUNT {
+        for _flow in 0..FLOWS_COUNT {
             let flow = bed.flow(family);
             let predicted = member_of(flow.hash(seed, policy), &bounds).expect("a member");
             assert_eq!(predicted, bed.asked(&flow), "{flow:?} {weights:?} {policy:?} {seed}");
@@ -198,7 +196,7 @@ fn the_computed_buckets_are_the_kernel_s_for_resilient_groups_root() {
         let listed: Vec<usize> = listed.iter().map(|bucket| bucket.nexthop as usize - 1).collect();
         let buckets = new_buckets(weights, BUCKETS_COUNT);
         assert_eq!(buckets, listed, "{weights:?}");
-        for _flow in 0..FLOWS_OF_GROUPS_COUNT {
+        for _flow in 0..FLOWS_COUNT {
             let flow = bed.flow(family);
             let bucket = bucket_of(flow.hash(seed, policy), BUCKETS_COUNT);
             let predicted = buckets[usize::from(bucket)];

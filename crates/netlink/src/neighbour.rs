@@ -27,6 +27,8 @@ pub mod neighbour_state {
     pub const STALE: u16 = 0x04;
     /// It does not answer.
     pub const FAILED: u16 = 0x20;
+    /// Nobody is asked where it is.
+    pub const NOARP: u16 = 0x40;
     /// Somebody set it for good.
     pub const PERMANENT: u16 = 0x80;
 }
@@ -84,6 +86,13 @@ impl Neighbour {
             protocol: protocol::UNSPECIFIED,
             ..Self::permanent(interface_index, address, Vec::new())
         }
+    }
+
+    /// A neighbour whose creation, which replaces the one that is there, has the kernel forget where it is: the next packet to
+    /// it asks everybody on the link.
+    #[must_use]
+    pub fn lost(interface_index: u32, address: IpAddr) -> Self {
+        Self { state: neighbour_state::FAILED, flags: 0, ..Self::sought(interface_index, address) }
     }
 
     /// Lists neighbours.

@@ -34,6 +34,9 @@ pub struct Carried {
     /// Hosts whose counters could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub absent: Vec<CarriedAbsent>,
+    /// Gateways, servers and clients are namespaces of one machine, as in a lab: `busiest_core` says nothing of one of them.
+    #[serde(skip_serializing_if = "core::ops::Not::not", default)]
+    pub shares_cores: bool,
 }
 
 /// Counter increments of one host.

@@ -264,7 +264,7 @@ impl Builder<'_> {
                 continue;
             };
             if !self.is_ours(there.protocol) {
-                let reason = format!("the plan's nexthop_ids include {}", there.id);
+                let reason = taken_number(there.id);
                 self.conflict(Object::Nexthop(there.clone()), reason);
             } else if there != nexthop {
                 self.replace(Object::Nexthop(there.clone()), Object::Nexthop(nexthop.clone()));
@@ -280,7 +280,7 @@ impl Builder<'_> {
             .cloned()
             .collect();
         for stranger in strangers {
-            let reason = format!("the plan's nexthop_ids include {}", stranger.id);
+            let reason = taken_number(stranger.id);
             self.conflict(Object::Nexthop(stranger), reason);
         }
     }
@@ -298,7 +298,8 @@ impl Builder<'_> {
         let own = self.plan.routing.protocol;
         for there in found.rules.iter().filter(|there| there.protocol != own) {
             if priorities.contains(&there.priority) {
-                let reason = "the plan has a rule of that priority";
+                let reason =
+                    "the plan has a rule of that priority: give it another `rule_priority`";
                 self.conflict(Object::Rule(there.clone()), reason);
             }
         }
@@ -308,7 +309,7 @@ impl Builder<'_> {
                     |conflict| matches!(&conflict.found, Object::Route(route) if route == there),
                 );
             if tables.contains(&there.table) && !is_told {
-                let reason = format!("table {} is the plan's", there.table);
+                let reason = format!("table {} is the plan's: give it other `tables`", there.table);
                 self.conflict(Object::Route(there.clone()), reason);
             }
         }
@@ -390,6 +391,11 @@ impl Builder<'_> {
     fn remove(&mut self, object: Object) {
         self.difference.changes.push(Change::Remove(object));
     }
+}
+
+/// Why a nexthop of others is in the way.
+fn taken_number(id: u32) -> String {
+    format!("the plan's nexthop_ids include {id}: give it other `nexthop_ids`")
 }
 
 /// Whether the kernel replaces the one by the other: not a hop by a group, nor the type of a group, nor the

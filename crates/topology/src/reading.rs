@@ -27,6 +27,9 @@ pub struct HostReading {
     /// where the kernel does not list them (`CONFIG_INET_TCP_DIAG`).
     #[serde(default)]
     pub connections: Vec<ConnectionReading>,
+    /// The machine's boot, which its containers and network namespaces have in common; empty where it is not known.
+    #[serde(default)]
+    pub boot_id: String,
 }
 
 /// One end of a TCP connection, counted since it was established.
@@ -96,7 +99,14 @@ impl HostReading {
             retransmits_count: retransmits(&files.proc_net("snmp").unwrap_or_default()),
             cores: cores.join("\n"),
             connections: Vec::new(),
+            boot_id: files.proc("sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned(),
         }
+    }
+
+    /// Whether both were read on one machine, whose cores are then those of both hosts.
+    #[must_use]
+    pub fn is_of_machine_of(&self, other: &Self) -> bool {
+        !self.boot_id.is_empty() && self.boot_id == other.boot_id
     }
 
     /// What was gained since an earlier reading.
@@ -172,7 +182,17 @@ mod tests {
             retransmits_count: Some(retransmits),
             cores,
             connections: vec![connection(1, rx_bytes * 10), connection(2, 50)],
+            boot_id: String::new(),
         }
+    }
+
+    #[test]
+    fn readings_of_one_boot_are_of_one_machine() {
+        let of = |boot_id: &str| HostReading { boot_id: boot_id.to_owned(), ..reading(1, 2, 3) };
+        assert!(of("a").is_of_machine_of(&of("a")));
+        assert!(!of("a").is_of_machine_of(&of("b")));
+        assert!(!of("").is_of_machine_of(&of("")));
+        assert!(HostReading::read().is_of_machine_of(&HostReading::read()));
     }
 
     #[test]

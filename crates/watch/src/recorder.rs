@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -74,7 +74,8 @@ impl Recorder {
         let (sender, receiver) = sync_channel(WAITING_COUNT_MAX);
         let form = records.form;
         let has_metrics = records.metrics_file.is_some() || records.published.is_some();
-        let body = move || write_all(&receiver, records);
+        let writer = Writer { records, plan: plan.to_owned(), refused: String::new() };
+        let body = move || writer.write_all(&receiver);
         let thread = std::thread::Builder::new().name("recorder".to_owned()).spawn(body)?;
         let (sender, thread, plan) = (Some(sender), Some(thread), plan.to_owned());
         Ok(Self { sender, thread, plan, form, has_metrics, lost_count: 0 })
@@ -140,32 +141,99 @@ impl Drop for Recorder {
     }
 }
 
-fn write_all(receiver: &Receiver<Work>, mut records: Records) {
-    while let Ok(first) = receiver.recv() {
-        let (mut state, mut metrics) = (None, None);
-        // Of several states only the newest is written.
-        for work in std::iter::once(first).chain(receiver.try_iter()) {
-            match work {
-                Work::Line(line) => {
-                    // A reader that is gone, or a full disk, does not end the watcher.
-                    records.events.write_all(line.as_bytes()).ok();
+/// The end of a recorder that waits for disks and pipes.
+struct Writer {
+    records: Records,
+    plan: String,
+    /// What was said last of files that could not be written.
+    refused: String,
+}
+
+impl Writer {
+    fn write_all(mut self, receiver: &Receiver<Work>) {
+        while let Ok(first) = receiver.recv() {
+            let (mut state, mut metrics) = (None, None);
+            // Of several states only the newest is written.
+            for work in std::iter::once(first).chain(receiver.try_iter()) {
+                match work {
+                    Work::Line(line) => self.line(&line),
+                    Work::State(newest) => state = Some(newest),
+                    Work::Metrics(newest) => metrics = Some(newest),
                 }
-                Work::State(newest) => state = Some(newest),
-                Work::Metrics(newest) => metrics = Some(newest),
+            }
+            self.records.events.flush().ok();
+            let state = state.and_then(|state| serde_json::to_string_pretty(&state).ok());
+            let has_new = state.is_some() || metrics.is_some();
+            let mut refused = Vec::new();
+            refused.extend(replaced(self.records.state_file.as_deref(), state.as_deref()));
+            refused.extend(replaced(self.records.metrics_file.as_deref(), metrics.as_deref()));
+            if let (Some(published), Some(metrics)) = (&self.records.published, metrics) {
+                published.set(metrics);
+            }
+            if has_new {
+                self.complain(refused.join("; "));
             }
         }
-        records.events.flush().ok();
-        if let (Some(path), Some(state)) = (&records.state_file, state)
-            && let Ok(text) = serde_json::to_string_pretty(&state)
-        {
-            sys::durable::replace(path, text.as_bytes()).ok();
+    }
+
+    fn line(&mut self, line: &str) {
+        // A reader that is gone, or a full disk, does not end the watcher.
+        self.records.events.write_all(line.as_bytes()).ok();
+    }
+
+    /// Says once what could not be written, and again when it has been possible meanwhile.
+    fn complain(&mut self, refused: String) {
+        if !refused.is_empty() && refused != self.refused {
+            let place = Place { plan: &self.plan, names: &[], unix_us: unix_us(), lost_count: 0 };
+            let line = lines::of_complaint(self.records.form, &place, &refused);
+            self.line(&line);
+            self.records.events.flush().ok();
         }
-        let Some(metrics) = metrics else { continue };
-        if let Some(path) = &records.metrics_file {
-            sys::durable::replace(path, metrics.as_bytes()).ok();
+        self.refused = refused;
+    }
+}
+
+/// Replaces a file, if there is one and something new; why it could not be.
+fn replaced(path: Option<&Path>, text: Option<&str>) -> Option<String> {
+    let (path, text) = path.zip(text)?;
+    let refused = sys::durable::replace(path, text.as_bytes()).err()?;
+    Some(format!("{refused}: {}", refused.source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Text(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Text {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
         }
-        if let Some(published) = &records.published {
-            published.set(metrics);
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
         }
+    }
+
+    #[test]
+    fn files_that_cannot_be_written_are_named_once() {
+        let text = Text::default();
+        let records = Records {
+            // There is no folder below a device.
+            state_file: Some(PathBuf::from("/dev/null/state.json")),
+            ..Records::of_events(Box::new(text.clone()))
+        };
+        let recorder = Recorder::start("p", records).unwrap();
+        let state = || StateFile { plan: "p".to_owned(), unix_s: 1, gateways: Vec::new() };
+        recorder.state(state());
+        recorder.state(state());
+        drop(recorder);
+        let said = String::from_utf8(text.0.lock().unwrap().clone()).unwrap();
+        assert!(said.contains("/dev/null/state.json: cannot open its folder: Not a"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
     }
 }

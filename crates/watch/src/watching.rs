@@ -113,6 +113,7 @@ pub struct Watch {
     filters: Option<FilterChanges>,
     netlink: NetlinkSocket,
     next_look_ns: u64,
+    search: neighbours::Search,
     /// Since when routes may be missing, and until when to wait for more announcements.
     unsettled: Option<(u64, u64)>,
     is_interface_gone: bool,
@@ -171,6 +172,7 @@ impl Watch {
             filters: options.has_filters.then(FilterChanges::open).transpose()?,
             netlink,
             next_look_ns: 0,
+            search: neighbours::Search::default(),
             unsettled: None,
             is_interface_gone: false,
             complaint: String::new(),
@@ -510,11 +512,14 @@ impl Watch {
         }
         self.next_look_ns = now_ns + LOOK_INTERVAL_NS;
         for (index, gateway) in self.options.gateways.iter().enumerate() {
-            let index = index as u16;
-            let is_failed =
-                matches!(self.watcher.state(index), Some(GatewayState::Down | GatewayState::Held));
+            let (index, address) = (index as u16, gateway.address);
+            let state = self.watcher.state(index);
+            let is_down = state == Some(GatewayState::Down);
+            let is_failed = is_down || state == Some(GatewayState::Held);
             if gateway.is_probed && (is_failed || self.asking.mac(index).is_none()) {
-                neighbours::look_for(&mut self.netlink, self.interface_index, gateway.address);
+                self.search.look(&mut self.netlink, self.interface_index, address, is_down);
+            } else {
+                self.search.end(address);
             }
         }
     }

@@ -22,9 +22,11 @@ use std::process::ExitCode;
 use compare::GatedVerb;
 use crew::{Job, MpiError};
 use file_load::{Limits, LoadError};
+use results::GateResult;
 
 use crate::VerbResult;
 use crate::exit::{self, Exit, VerbError};
+use crate::gates;
 use crate::out;
 use crate::signals;
 use crate::store;
@@ -106,7 +108,7 @@ fn start(kind: Kind, words: &[OsString], json: bool) -> VerbResult {
         return launch::run(kind, launch, &call);
     }
     if call.outcome.is_none() && crew::launched_by().is_none() {
-        return apart::run(kind, &words, json);
+        return apart::run(kind, &call, &words, json);
     }
     let outcome = call.outcome.map(Outcome::open).transpose()?;
     // Both must happen before MPI starts its first thread.
@@ -193,17 +195,49 @@ pub(crate) fn failure(error: &LoadError) -> VerbResult {
     }
 }
 
-/// The same for rank 0. A signal is no error, so what it left is said here; `files` names the test files.
-pub(crate) fn told_failure(call: &Call, error: &LoadError, files: &str) -> VerbResult {
+/// The end of rank 0 of an incomplete test: why, and where its files are. `judged` is what became of its document, which may
+/// be among what a full disk does not take.
+pub(crate) fn end_incomplete(
+    call: &Call,
+    error: &LoadError,
+    files: &str,
+    judged: Result<Vec<GateResult>, VerbError>,
+) -> VerbResult {
+    let saved = call.output.as_ref().filter(|_path| judged.is_ok());
+    // A signal is no error, so what it left is said here.
     if signal_of(error).is_some() {
-        let kept = call.output.as_ref().map_or_else(String::new, |path| {
+        let kept = saved.map_or_else(String::new, |path| {
             format!("; {} holds the completed phases", path.display())
         });
         let line = format!("the test is incomplete: {error}{kept}; test files stay at {files}");
         // A closed stderr does not change the exit code.
         writeln!(out::stderr(), "clearstream: {line}").ok();
     }
-    failure(error)
+    let ended = match failure(error) {
+        Err(failed) if !matches!(error, LoadError::Usage(_)) => {
+            Err(failed.and(&may_be_left(files)))
+        }
+        other => other,
+    };
+    match (judged, ended) {
+        (Ok(judged), ended) => gates::settle(&judged, ended),
+        (Err(unsaved), Err(failed)) => Err(unsaved.after(&failed)),
+        (Err(unsaved), Ok(_signal)) => Err(unsaved),
+    }
+}
+
+/// The end of a line about a test that nobody cleaned up after: where its files are.
+fn may_be_left(files: &str) -> String {
+    format!("; test files may be left at {files}")
+}
+
+/// The same from a command line.
+fn may_be_left_by(kind: Kind, call: &Call) -> String {
+    let files = match kind {
+        Kind::Io => io::files_of(call),
+        Kind::Meta => meta::files_of(call),
+    };
+    files.map_or_else(String::new, |files| may_be_left(&files))
 }
 
 /// The signal that ended the test; another rank may have noticed it first.

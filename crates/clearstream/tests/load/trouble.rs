@@ -21,6 +21,7 @@ fn a_full_disk_ends_the_test_with_the_reason_and_no_summary() {
     assert_eq!(code, Some(1), "{out}{err}");
     assert!(err.contains("the test is incomplete: rank "), "{err}");
     assert!(err.contains("write /dev/full at byte ") && err.contains("No space left"), "{err}");
+    assert!(err.ends_with("; test files may be left at /dev/full\n"), "{err}");
     let lines = err.lines().filter(|line| !line.starts_with("WARNING: ")).count();
     assert_eq!(lines, 1, "{err}");
     assert!(!out.contains("Summary of all tests"), "{out}");
@@ -36,10 +37,11 @@ fn a_file_system_that_fills_up_ends_the_test_with_the_reason_and_no_summary_as_r
     }
     let folder = Folder::new("fills");
     // Out of space in a write, and out of inodes in a create.
-    for (size, line, operation) in [
-        ("size=2m", "io --threads 2 -w -F -k -b 4m -t 256k -o /mnt/f", "write /mnt/f.0000000"),
-        ("size=2m", "meta --threads 2 -F -w 64k -n 100 -d /mnt", "write /mnt/test-dir.0-0/"),
-        ("nr_inodes=50", "meta --threads 2 -F -n 100 -d /mnt", "create /mnt/test-dir.0-0/"),
+    let (files, directories) = ("/mnt/f.*", "/mnt/test-dir.*");
+    for (size, line, operation, left) in [
+        ("size=2m", "io --threads 2 -w -F -k -b 4m -t 256k -o /mnt/f", "write /mnt/f.00", files),
+        ("size=2m", "meta --threads 2 -F -w 64k -n 100 -d /mnt", "write /mnt/test", directories),
+        ("nr_inodes=50", "meta --threads 2 -F -n 100 -d /mnt", "create /mnt/test", directories),
     ] {
         let output = folder.at("results.json");
         let script = format!(
@@ -51,6 +53,7 @@ fn a_file_system_that_fills_up_ends_the_test_with_the_reason_and_no_summary_as_r
         assert_eq!(code, Some(1), "{line}: {out}{err}");
         assert!(err.contains("the test is incomplete: rank "), "{line}: {err}");
         assert!(err.contains(operation) && err.contains("No space left"), "{line}: {err}");
+        assert!(err.ends_with(&format!("; test files may be left at {left}\n")), "{line}: {err}");
         assert!(!out.contains("Summary of all tests") && rates(&out).is_empty(), "{line}: {out}");
         let results = results::read_results(&fs::read(&output).expect("written"));
         let results = results.expect("a document");
@@ -61,19 +64,41 @@ fn a_file_system_that_fills_up_ends_the_test_with_the_reason_and_no_summary_as_r
 }
 
 #[test]
+fn results_that_the_full_disk_does_not_take_do_not_hide_why_the_test_ended_as_root() {
+    if !is_root() {
+        return;
+    }
+    let line = "io --threads 2 -w -F -k -b 4m -t 4k -o /mnt/f --output /mnt/results.json";
+    let script = format!("mount -t tmpfs -o size=2m tmpfs /mnt && exec {PROGRAM} {line}");
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", &script]).stdin(Stdio::null());
+    let (code, out, err) = told(command.output().expect("util-linux"));
+    assert_eq!(code, Some(1), "{out}{err}");
+    let parts: Vec<&str> = err.lines().last().expect("an error").split("; ").collect();
+    assert!(parts[0].contains("incomplete: rank ") && parts[0].contains("No space left"), "{err}");
+    assert_eq!(parts[1], "test files may be left at /mnt/f.*", "{err}");
+    assert!(parts[2].starts_with("then ") && parts[2].contains("/mnt/results.json"), "{err}");
+}
+
+#[test]
 fn a_signal_ends_the_test_and_says_what_stays() {
     let folder = Folder::new("signal");
     let (file, output) = (folder.at("f"), folder.at("results.json"));
     let meta = format!("meta --threads 2 -i 100000 -n 10 -d {file}.d");
-    for (line, kept) in [
-        (format!("io -w -b 1g -t 4k -O interIODelay=1000 --output {output} -o {file}"), &*file),
-        (format!("{meta} --output {output}"), &*format!("{file}.d")),
+    let directory = format!("{file}.d");
+    for (line, begun, kept) in [
+        (
+            format!("io -w -b 1g -t 4k -O interIODelay=1000 --output {output} -o {file}"),
+            &file,
+            file.clone(),
+        ),
+        (format!("{meta} --output {output}"), &directory, format!("{directory}/test-dir.*")),
     ] {
         let mut command = Command::new(PROGRAM);
         command.args(words(&line)).stdin(Stdio::null());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
         let start = Instant::now();
-        while !Path::new(kept).exists() {
+        while !Path::new(begun).exists() {
             assert!(start.elapsed() < Duration::from_secs(30), "{line}: it does not begin");
             thread::sleep(Duration::from_millis(20));
         }
@@ -233,4 +258,39 @@ fn rank_is_killed(line: &str, word: &str, begun: &str, output: &str) {
         let results = results::read_results(&bytes).expect("a document");
         assert!(results.partial.is_some(), "half a test is no whole one");
     }
+}
+
+/// Starts a load that writes until it is killed, and kills the process that writes, or a rank; how it ended.
+fn killed(line: &str, begun: &str, word: &str) -> (Option<i32>, String, String) {
+    let mut command = Command::new(PROGRAM);
+    command.args(words(line)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("starts");
+    let start = Instant::now();
+    while !Path::new(begun).exists() {
+        assert!(start.elapsed() < Duration::from_secs(30), "{line}: it does not begin");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let inner = ranks_of(word).into_iter().filter(|pid| *pid != child.id()).max();
+    let inner = inner.and_then(|pid| rustix::process::Pid::from_raw(pid as i32)).expect("a rank");
+    rustix::process::kill_process(inner, rustix::process::Signal::KILL).expect("killed");
+    let ended = told(child.wait_with_output().expect("its output"));
+    assert!(start.elapsed() < Duration::from_secs(60), "{line}");
+    ended
+}
+
+#[test]
+fn a_killed_process_is_named_with_the_files_that_it_leaves() {
+    let folder = Folder::new("left");
+    let file = folder.at("f");
+    let load = format!("-w -F -k -b 1g -t 4k -O interIODelay=1000 -o {file}");
+    let begun = format!("{file}.00000001");
+    let (code, out, err) = killed(&format!("io --threads 2 {load}"), &begun, &file);
+    assert_eq!(code, Some(137), "{out}{err}");
+    let left = format!("; test files may be left at {file}.*\n");
+    assert!(err.contains("ended by signal 9") && err.ends_with(&left), "{err}");
+    fs::remove_file(&begun).expect("it is left");
+    let (code, out, err) = killed(&format!("io --ranks 2 -- {load}"), &begun, &file);
+    assert_eq!(code, Some(1), "{out}{err}");
+    assert!(err.contains("a rank or a host was lost)") && err.ends_with(&left), "{err}");
+    assert!(!out.contains("Summary of all tests"), "{out}");
 }

@@ -101,6 +101,26 @@ impl Load {
 }
 
 #[test]
+fn a_host_that_carried_nothing_and_cores_of_one_machine_are_no_limit() {
+    let crossed = vec![(0.5, 0.5), (0.5, 0.5), (0.0, 0.0)];
+    let mut results = Load { crossed, pairs: 4, ..Load::default() }.results();
+    let of = |results: &mut Results, edit: &dyn Fn(&mut Carried)| {
+        let point = results.points.first_mut().expect("one");
+        let PointOutcome::Measured(outcome) = &mut point.outcome else { panic!("measured") };
+        edit(outcome.carried.as_mut().expect("joined"));
+    };
+    // The third gateway is full of something else.
+    of(&mut results, &|carried| carried.hosts[2].busiest_core = core(0.0));
+    assert_eq!(explain::explain(&results).limit, Limit::FewFlows);
+    of(&mut results, &|carried| carried.hosts[1].busiest_core = core(0.0));
+    let verdict = explain::explain(&results);
+    assert_eq!(verdict.limit, Limit::Gateway);
+    assert!(verdict.summary.contains("gateway g1: core 3"), "{}", verdict.summary);
+    of(&mut results, &|carried| carried.shares_cores = true);
+    assert_eq!(explain::explain(&results).limit, Limit::FewFlows);
+}
+
+#[test]
 fn each_planted_limit_of_file_load_is_named() {
     let even = Load::default();
     let cases = [

@@ -118,6 +118,21 @@ pub fn file_name(options: &IoOptions, task: u64, repetition: u32) -> String {
     name
 }
 
+/// The files of all tasks and repetitions, as a shell's patterns.
+#[must_use]
+pub fn file_patterns(options: &IoOptions) -> Vec<String> {
+    let names = options.test_file.split('@').filter(|name| !name.is_empty());
+    let used_count = if options.file_per_task { usize::MAX } else { 1 };
+    let is_numbered = options.file_per_task || options.file_per_repetition;
+    let pattern = |name: &str| {
+        let end = if is_numbered { ".*" } else { "" };
+        let (directory, file) = split(name);
+        let inner = if options.file_per_task && options.directory_per_task { "*/" } else { "" };
+        format!("{directory}{inner}{file}{end}")
+    };
+    names.take(used_count).map(pattern).collect()
+}
+
 /// The directory that a task's file lies in with `-F -u`; none otherwise.
 #[must_use]
 pub fn task_directory(options: &IoOptions, task: u64) -> Option<String> {

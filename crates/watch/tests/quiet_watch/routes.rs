@@ -168,6 +168,36 @@ fn root_a_lower_mtu_is_no_hole_and_a_watcher_ends_with_its_interface() {
 }
 
 #[test]
+fn root_a_renamed_interface_is_watched_on() {
+    let Some(rig) = Rig::up() else { return };
+    let _reflecting = reflect(&rig, false);
+    let watched = Watched::start(&rig, options(false));
+    settle(&watched);
+    rig.ip(Place::Host, "link set hsn0 name lan0");
+    settle(&watched);
+    rig.fail(1, Failure::Forwarding);
+    watched.steered(&[0, 2]);
+    rig.repair(1, Failure::Forwarding);
+    watched.steered(&[0, 1, 2]);
+}
+
+#[test]
+fn root_a_gateway_that_comes_back_with_another_hardware_address_is_found() {
+    let Some(rig) = Rig::up() else { return };
+    let _reflecting = reflect(&rig, false);
+    let watched = Watched::start(&rig, options(false));
+    settle(&watched);
+    // Nobody announces it, and both tables of neighbours still have the old one.
+    for (device, address) in [("hsn0", "02:00:00:00:00:99"), ("ib0", "02:00:00:00:01:99")] {
+        rig.ip(Place::Gateway(1), &format!("link set {device} address {address}"));
+    }
+    watched.steered(&[0, 2]);
+    watched.steered(&[0, 1, 2]);
+    let known = rig.ip(Place::Host, "neigh show 10.100.0.92");
+    assert!(known.contains("02:00:00:00:00:99"), "{known}");
+}
+
+#[test]
 fn root_a_watcher_that_starts_again_does_not_use_what_was_down() {
     let Some(rig) = Rig::up() else { return };
     let _reflecting = reflect(&rig, false);

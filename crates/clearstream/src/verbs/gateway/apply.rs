@@ -115,7 +115,7 @@ pub(super) fn run(args: &ApplyArgs, json: bool) -> VerbResult {
     };
     let made = gateway::apply(&plan, role, &options, &mut Network::default(), &mut |_step| {})
         .map_err(|error| explained(&error))?;
-    report(&name, &made, json)
+    report((&plan, role), &name, &made, json)
 }
 
 fn explained(error: &ApplyError) -> VerbError {
@@ -123,7 +123,7 @@ fn explained(error: &ApplyError) -> VerbError {
     if error.is_missing() { VerbError::missing(line) } else { VerbError::failed(line) }
 }
 
-fn report(name: &str, made: &Made, json: bool) -> VerbResult {
+fn report((plan, role): (&Plan, Role<'_>), name: &str, made: &Made, json: bool) -> VerbResult {
     let failed = made.applied.outcomes.iter().find_map(|outcome| match &outcome.result {
         ChangeResult::Failed { reason, is_privilege } => Some((reason.clone(), *is_privilege)),
         _done => None,
@@ -135,7 +135,9 @@ fn report(name: &str, made: &Made, json: bool) -> VerbResult {
         } else {
             String::new()
         };
-        let line = format!("{name}: nothing was applied: {reason}{stays}");
+        let why = gateway::off_link(plan, role).map(|why| format!("{why} (")).unwrap_or_default();
+        let end = if why.is_empty() { "" } else { ")" };
+        let line = format!("{name}: nothing was applied: {why}{reason}{end}{stays}");
         return Err(match (is_privilege, left) {
             (true, _) => VerbError::missing(line),
             (false, 0) => VerbError::failed(line),

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use clap::ValueEnum;
-use route_plan::{PACKAGED_PROGRAM, SYSTEMS, System};
+use route_plan::{PACKAGED_PROGRAM, Role, SYSTEMS, System};
 use serde_json::json;
 
 use super::plan::{print_json, unknown};
@@ -17,7 +17,8 @@ use crate::plans::{parse, plan_text};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream gateway emit cumulus.toml --host wolf01 --to networkd\n  \
-    clearstream gateway emit cumulus.toml --host wolf01 --to ifupdown --root /tmp/wolf01\n\n\
+    clearstream gateway emit cumulus.toml --host wolf01 --to ifupdown --root /tmp/wolf01\n  \
+    clearstream gateway emit cumulus.toml --to ansible --root playbook\n\n\
     Without --root the files are printed. What the system cannot express is named on standard error;\n\
     `unit`, `ansible` and `ifupdown` express the whole plan; `clearstream help gateways` lists what\n\
     each lacks.")]
@@ -25,9 +26,9 @@ pub(crate) struct EmitArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
-    /// The host or gateway of the plan.
+    /// The host or gateway of the plan; `ansible` is for all of them.
     #[arg(long, value_name = "NAME")]
-    host: String,
+    host: Option<String>,
     /// The system that configures the host.
     #[arg(long, value_name = "SYSTEM")]
     to: To,
@@ -69,8 +70,19 @@ impl To {
 pub(super) fn run(args: &EmitArgs, json: bool) -> VerbResult {
     let text = plan_text(&args.plan)?;
     let plan = parse(&args.plan, &text)?;
-    let role = plan.find(&args.host).ok_or_else(|| unknown(&plan, &args.host))?;
     let system = args.to.system();
+    let name = SYSTEMS.iter().find(|(known, _)| *known == system).map_or("", |(_, name)| name);
+    let role = match &args.host {
+        Some(host) => plan.find(host).ok_or_else(|| unknown(&plan, host))?,
+        // A playbook is the same for all of them.
+        None => match (system, plan.gateways.first()) {
+            (System::Ansible, Some(first)) => Role::Gateway(0, first),
+            _one => {
+                let line = format!("{name} is for one host: name it with --host");
+                return Err(VerbError::usage(line));
+            }
+        },
+    };
     let program = installed_program();
     let named = program.as_deref().unwrap_or(PACKAGED_PROGRAM);
     let mut emission = route_plan::emit(&plan, role, system, named)
@@ -79,7 +91,6 @@ pub(super) fn run(args: &EmitArgs, json: bool) -> VerbResult {
         // The playbook installs it.
         emission.files.push((format!("{}.toml", plan.name), text));
     }
-    let name = SYSTEMS.iter().find(|(known, _)| *known == system).map_or("", |(_, name)| name);
     for lack in &emission.lacks {
         writeln!(crate::out::stderr(), "{name}: {lack}")?;
     }

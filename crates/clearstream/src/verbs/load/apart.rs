@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 use sys::process::{ChildStart, leave_open_for_children, start_child_as, take_inherited};
 
-use super::Kind;
+use super::call::Call;
+use super::{Kind, may_be_left_by};
 use crate::VerbResult;
 use crate::exit::{self, Exit, VerbError};
 use crate::signals;
@@ -29,7 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// Runs a command line in another process and ends as that one does.
-pub(super) fn run(kind: Kind, words: &[String], json: bool) -> VerbResult {
+pub(super) fn run(kind: Kind, call: &Call, words: &[String], json: bool) -> VerbResult {
     let failed =
         |error: std::io::Error| VerbError::failed(format!("a process of its own: {error}"));
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
@@ -46,7 +47,7 @@ pub(super) fn run(kind: Kind, words: &[String], json: bool) -> VerbResult {
     let mut is_signalled = false;
     loop {
         match near.read(&mut code) {
-            Ok(0) => return ended(child.wait().map_err(failed)?),
+            Ok(0) => return ended(kind, call, child.wait().map_err(failed)?),
             Ok(_) => break,
             Err(error) if is_no_news(&error) => {}
             Err(error) => return Err(failed(error)),
@@ -71,12 +72,15 @@ fn is_no_news(error: &std::io::Error) -> bool {
 }
 
 /// The end of a process that has not told its exit code.
-fn ended(status: ExitStatus) -> VerbResult {
+fn ended(kind: Kind, call: &Call, status: ExitStatus) -> VerbResult {
     match (status.code(), status.signal()) {
         (Some(code), _) => Ok(Exit::Program(u8::try_from(code).unwrap_or(1))),
         (None, Some(number)) => {
             let named = sys::signal::named(number);
-            exit::complain(&format!("the test is incomplete: its process was ended by {named}"));
+            let left = may_be_left_by(kind, call);
+            exit::complain(&format!(
+                "the test is incomplete: its process was ended by {named}{left}"
+            ));
             Ok(Exit::Signal(number))
         }
         (None, None) => Err(VerbError::failed(status)),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use file_load::io::engine::{self, TestOutcome};
 use file_load::io::json::{self, TestJson};
-use file_load::io::layout::{Placement, file_name};
+use file_load::io::layout::{Placement, file_name, file_patterns};
 use file_load::io::options::{CommandLine, Format};
 use file_load::io::summary::Measured;
 use file_load::io::text::{self, Head};
@@ -26,7 +26,7 @@ use crate::verbs::load::call::Call;
 use crate::verbs::load::document::{self as documents, Run};
 use crate::verbs::load::joined::{self, Edges};
 use crate::verbs::load::page::{Page, warn};
-use crate::verbs::load::{Kind, Ranks, failure, told_failure};
+use crate::verbs::load::{Kind, Ranks, end_incomplete, failure};
 
 /// Version of IOR whose output format is used.
 const VERSION: &str = "4.1.0+dev";
@@ -76,25 +76,29 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
         wrong_data_count: done.as_ref().ok().filter(|_| is_verified).map(|(_, all)| errors(all)),
         error: done.as_ref().err(),
     };
-    let judged = documents::finish(call, run)?;
+    let judged = documents::finish(call, run);
     let (members, outcomes) = match done {
         Ok(done) => done,
-        Err(error) => {
-            let ended = told_failure(call, &error, &test_files(&line));
-            return gates::settle(&judged, ended);
-        }
+        Err(error) => return end_incomplete(call, &error, &test_files(&line), judged),
     };
+    let judged = judged?;
     if page.is_shown() {
         show_end(&page, &line, (&head, &members), &outcomes, &crossed)?;
     }
     gates::settle(&judged, verdict(errors(&outcomes)))
 }
 
-/// The names of the tests' files, each once.
+/// Where the tests' files are, each name once, as a shell's patterns.
 fn test_files(line: &CommandLine) -> String {
-    let mut names: Vec<&str> = line.tests.iter().map(|test| test.test_file.as_str()).collect();
+    let mut names: Vec<String> = line.tests.iter().flat_map(file_patterns).collect();
     names.dedup();
-    names.join(", ")
+    names.join(" ")
+}
+
+/// Where a command line's test files are; nothing if it makes no test.
+pub(super) fn files_of(call: &Call) -> Option<String> {
+    let (line, _warnings) = command_line(call).ok()?;
+    call.locks.is_none().then(|| test_files(&line))
 }
 
 fn errors(outcomes: &[TestOutcome]) -> u64 {

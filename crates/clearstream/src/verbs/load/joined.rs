@@ -166,18 +166,16 @@ impl Watched {
                 (Some(Ok(before)), Some(Ok(after))) => {
                     let gain = after.since(before);
                     connections.add(&gain.connections);
-                    let port = |(port, of): &(Port, usize)| CarriedPort {
-                        network: self.plan.networks[*of].name.clone(),
-                        is_client_side: of == network,
-                        counters: counters(&gain.devices, &port.interface),
-                    };
-                    carried.hosts.push(CarriedHost {
-                        role,
-                        ports: ports.iter().map(port).collect(),
-                        retransmits_count: gain.retransmits_count,
-                        busiest_core: gain.busiest_core,
-                        host,
-                    });
+                    match self.ports(&gain.devices, &ports, *network) {
+                        Ok(ports) => carried.hosts.push(CarriedHost {
+                            role,
+                            ports,
+                            retransmits_count: gain.retransmits_count,
+                            busiest_core: gain.busiest_core,
+                            host,
+                        }),
+                        Err(why) => carried.absent.push(CarriedAbsent { host, why }),
+                    }
                 }
                 (Some(Err(why)), _) | (_, Some(Err(why))) => {
                     carried.absent.push(CarriedAbsent { host, why: why.clone() });
@@ -187,11 +185,31 @@ impl Watched {
                 }
             }
         }
+        carried.shares_cores = is_one_machine(&carried.hosts, after);
         (carried.connections, carried.connections_left_out_count) = connections.joined();
         if self.plan.routing.mode == Mode::Pairs {
             carried.flows = self.flows(*network, clients);
         }
         carried
+    }
+
+    /// The counters of a host's ports; why there are none, which is not the same as nothing having crossed them.
+    fn ports(
+        &self,
+        gain: &[DeviceCounters],
+        ports: &[(Port, usize)],
+        client_side: usize,
+    ) -> Result<Vec<CarriedPort>, String> {
+        let port = |(port, of): &(Port, usize)| {
+            let counters = gain.iter().find(|device| device.interface == port.interface);
+            let absent = || format!("it has no interface {}, which the plan names", port.interface);
+            Ok(CarriedPort {
+                network: self.plan.networks[*of].name.clone(),
+                is_client_side: *of == client_side,
+                counters: counters.cloned().ok_or_else(absent)?,
+            })
+        };
+        ports.iter().map(port).collect()
     }
 
     fn flows(&self, network: usize, clients: &[String]) -> Vec<CarriedFlow> {
@@ -213,6 +231,15 @@ impl Watched {
     }
 }
 
+/// Whether a gateway is on the machine of a server or client, whose cores are then both's.
+fn is_one_machine(hosts: &[CarriedHost], answers: &BTreeMap<String, Answer>) -> bool {
+    let readings = |are_gateways: bool| {
+        let of_kind = hosts.iter().filter(move |one| (one.role == Role::Gateway) == are_gateways);
+        of_kind.filter_map(|one| answers.get(&one.host)?.as_ref().ok())
+    };
+    readings(true).any(|gateway| readings(false).any(|other| other.is_of_machine_of(gateway)))
+}
+
 /// The round trips of a gateway's or server's connections, as text; empty where none was measured.
 fn round_trips(carried: &Carried, host: &str) -> String {
     let Some(trips) = carried.round_trips(host) else { return String::new() };
@@ -223,13 +250,24 @@ fn round_trips(carried: &Carried, host: &str) -> String {
     }
 }
 
-/// Differences of one interface's counters; all zero if it has none.
-fn counters(devices: &[DeviceCounters], interface: &str) -> DeviceCounters {
-    let found = devices.iter().find(|device| device.interface == interface).cloned();
-    found.unwrap_or_else(|| DeviceCounters {
-        interface: interface.to_owned(),
-        ..DeviceCounters::default()
-    })
+/// What a server's ports carried and dropped, and its connections, as text.
+fn server_line(carried: &Carried, server: &CarriedHost) -> String {
+    let sum = |of: fn(&DeviceCounters) -> u64| -> u64 {
+        server.ports.iter().map(|port| of(&port.counters)).sum()
+    };
+    let megabytes = |bytes: u64| bytes as f64 * 1e-6;
+    let (received, sent) = (megabytes(sum(|all| all.rx_bytes)), megabytes(sum(|all| all.tx_bytes)));
+    let dropped = sum(|all| {
+        let overruns = all.rx_ring_overruns_count.unwrap_or(0);
+        all.rx_drops_count.saturating_add(all.tx_drops_count).saturating_add(overruns)
+    });
+    let again = server.retransmits_count.unwrap_or(0);
+    let trips = round_trips(carried, &server.host);
+    format!(
+        "  {:<12} server  {received:>10.1} MB received  {sent:>10.1} MB sent  {dropped:>4} dropped  {again:>4} \
+         retransmissions  {trips}",
+        server.host
+    )
 }
 
 /// What crossed the gateways during each point, as text.
@@ -282,16 +320,7 @@ fn block(point: &Point) -> String {
         }
     }
     for server in carried.of_role(Role::Storage) {
-        let bytes = |of: fn(&DeviceCounters) -> u64| {
-            megabytes(server.ports.iter().map(|port| of(&port.counters)).sum())
-        };
-        let (received, sent) = (bytes(|all| all.rx_bytes), bytes(|all| all.tx_bytes));
-        let again = server.retransmits_count.unwrap_or(0);
-        let trips = round_trips(carried, &server.host);
-        line(format_args!(
-            "  {:<12} server  {received:>10.1} MB received  {sent:>10.1} MB sent  {again:>4} retransmissions  {trips}",
-            server.host
-        ));
+        line(format_args!("{}", server_line(carried, server)));
     }
     match seen.cached {
         Some(CachePlace::Client) => line(format_args!(

@@ -5,8 +5,8 @@ use std::process::Stdio;
 
 use crew::{LaunchError, Launcher};
 
-use super::Kind;
 use super::call::{Call, Launch};
+use super::{Kind, may_be_left_by};
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::signals;
@@ -39,7 +39,8 @@ pub(super) fn run(kind: Kind, launch: &Launch, call: &Call) -> VerbResult {
         // Rank 0 has reported the reason.
         (Some(code @ 1..=5), None) => Ok(Exit::Program(code as u8)),
         _ => Err(VerbError::failed(format!(
-            "{name} ended with {status} (ranks could not be started, or a rank or a host was lost)"
+            "{name} ended with {status} (ranks could not be started, or a rank or a host was lost){}",
+            may_be_left_by(kind, call)
         ))),
     }
 }

@@ -26,7 +26,7 @@ use crate::verbs::load::call::Call;
 use crate::verbs::load::document::{self as documents, Run};
 use crate::verbs::load::joined::{self, Edges};
 use crate::verbs::load::page::{Page, warn};
-use crate::verbs::load::{Kind, Ranks, failure, told_failure};
+use crate::verbs::load::{Kind, Ranks, end_incomplete, failure};
 
 /// Version of mdtest whose output format is used.
 const VERSION: &str = "4.1.0+dev";
@@ -79,14 +79,12 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
         wrong_data_count: wrong_data.map(|(_, outcome)| outcome.bad_files_count),
         error: done.as_ref().err(),
     };
-    let judged = documents::finish(call, run)?;
+    let judged = documents::finish(call, run);
     let (members, outcome) = match done {
         Ok(done) => done,
-        Err(error) => {
-            let ended = told_failure(call, &error, &options.directory);
-            return gates::settle(&judged, ended);
-        }
+        Err(error) => return end_incomplete(call, &error, &test_files(&options), judged),
     };
+    let judged = judged?;
     let mut end = text::end(&stamp(clock::wall_s() as i64));
     let of_run = |run: &engine::TaskRun| {
         PHASES.into_iter().filter_map(|phase| text::latency_line(phase, &run.iterations)).collect()
@@ -94,6 +92,21 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
     end.extend(outcome.runs.iter().map(of_run).collect::<Vec<String>>());
     page.write(&(end + &crossed + &clock_lines(&members)))?;
     gates::settle(&judged, verdict(&outcome))
+}
+
+/// Where the test's files and directories are, as a shell's patterns.
+fn test_files(options: &MetaOptions) -> String {
+    let patterns: Vec<String> = options
+        .directories()
+        .iter()
+        .map(|directory| format!("{}/test-dir.*", directory.trim_end_matches('/')))
+        .collect();
+    patterns.join(" ")
+}
+
+/// Where a command line's test files are; nothing if it makes no test.
+pub(super) fn files_of(call: &Call) -> Option<String> {
+    MetaOptions::parse(&call.words).ok().map(|options| test_files(&options))
 }
 
 fn verdict(outcome: &MetaOutcome) -> VerbResult {
