@@ -13,11 +13,16 @@ use crate::VmError;
 
 const SCRIPT: &str = include_str!("../../../tools/guest");
 /// The driver of guests that drive their port's rings themselves.
-const DRIVER: [(&str, &str); 6] = [
+const DRIVER: [(&str, &str); 11] = [
     ("Kbuild", include_str!("../../../guest/ptnet/Kbuild")),
     ("main.c", include_str!("../../../guest/ptnet/main.c")),
+    ("netdev.c", include_str!("../../../guest/ptnet/netdev.c")),
+    ("queue.c", include_str!("../../../guest/ptnet/queue.c")),
     ("netmap.c", include_str!("../../../guest/ptnet/netmap.c")),
+    ("netmap_rings.c", include_str!("../../../guest/ptnet/netmap_rings.c")),
+    ("program.c", include_str!("../../../guest/ptnet/program.c")),
     ("port.h", include_str!("../../../guest/ptnet/port.h")),
+    ("program.h", include_str!("../../../guest/ptnet/program.h")),
     ("netmap.h", include_str!("../../../guest/ptnet/netmap.h")),
     ("ptnet.h", include_str!("../../../guest/ptnet/ptnet.h")),
 ];
