@@ -307,7 +307,8 @@ fn places(
     if only.is_some_and(|queue| queue >= all.end || Some(queue) >= count(IF_TX_RINGS)) {
         return None;
     }
-    let rx = only.map_or(all, |queue| queue..queue + 1)
+    let rx = only
+        .map_or(all, |queue| queue..queue + 1)
         .map(|number| place(memory, start, first_rx.checked_add(number)?))
         .collect::<Option<_>>()?;
     Some((tx, rx))

@@ -96,11 +96,7 @@ pub fn make_beside(
 ///
 /// # Errors
 /// A tool is missing, or the kernel's package cannot be had; with what the script said last.
-pub fn make(
-    folder: &Path,
-    programs: &[PathBuf],
-    tell: impl FnMut(&str),
-) -> Result<Image, VmError> {
+pub fn make(folder: &Path, programs: &[PathBuf], tell: impl FnMut(&str)) -> Result<Image, VmError> {
     let scratch = Scratch::new("vm-image")?;
     let script = scratch.path().join("guest");
     for (name, text) in [("guest", SCRIPT)].into_iter().chain(DRIVER) {
