@@ -268,7 +268,7 @@ pub(crate) fn memory_of_port(keeper: i32) -> File {
         target.to_string_lossy().contains("clearstream-ptnet")
     };
     let path = fds.map(|entry| entry.unwrap().path()).find(is_memory).expect("the memory");
-    File::options().write(true).open(path).unwrap()
+    File::options().read(true).write(true).open(path).unwrap()
 }
 
 fn carrier_becomes(bed: &Testbed, wanted: &str) {
@@ -443,6 +443,28 @@ fn nonsense_harms_nobody(bed: &Testbed) {
     file_by_tcp(bed, "two", "one");
 }
 
+/// A driver that finds another layout makes no interface, and the kernel's log has the reason.
+fn driver_refuses_what_it_does_not_know(bed: &Testbed, memory: &File) {
+    const GUEST_PART: u64 = 2048;
+    let wrong = [
+        (0, "it is no port of a ClearStream switch"),
+        (GUEST_PART, "it is no port of a ClearStream switch"),
+        (GUEST_PART + 8, "it is of another version"),
+        (GUEST_PART + 12, "its frames have a header of an unknown length"),
+        (GUEST_PART + 36, "it has an impossible number of queues"),
+    ];
+    for (offset, why) in wrong {
+        let mut right = [0; 4];
+        memory.read_exact_at(&mut right, offset).unwrap();
+        memory.write_all_at(&7_u32.to_le_bytes(), offset).unwrap();
+        let said = bed.shell("one", "insmod /modules/ptnet.ko; dmesg | tail -n 1; ls /sys/class/net");
+        assert!(said.contains(&format!("refused: {why}")), "{said}");
+        assert!(!said.contains("eth0"), "{said}");
+        memory.write_all_at(&right, offset).unwrap();
+        bed.shell("one", "rmmod ptnet");
+    }
+}
+
 /// A guest that drives its port's rings itself, with several queues, beside one with a stock virtio-net driver.
 #[test]
 fn a_ptnet_guest_speaks_with_a_virtio_guest_and_outlives_its_switch_its_driver_and_its_faults() {
@@ -491,6 +513,7 @@ fn a_ptnet_guest_speaks_with_a_virtio_guest_and_outlives_its_switch_its_driver_a
         let network = bed.listed("one")["network"].as_str().unwrap().to_owned();
         network.starts_with("guest without a driver")
     });
+    driver_refuses_what_it_does_not_know(&bed, &memory);
     bed.shell(
         "one",
         "insmod /modules/ptnet.ko; ip addr add 10.0.0.1/24 dev eth0; ip link set eth0 up",
