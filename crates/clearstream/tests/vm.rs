@@ -457,7 +457,8 @@ fn driver_refuses_what_it_does_not_know(bed: &Testbed, memory: &File) {
         let mut right = [0; 4];
         memory.read_exact_at(&mut right, offset).unwrap();
         memory.write_all_at(&7_u32.to_le_bytes(), offset).unwrap();
-        let said = bed.shell("one", "insmod /modules/ptnet.ko; dmesg | tail -n 1; ls /sys/class/net");
+        let said =
+            bed.shell("one", "insmod /modules/ptnet.ko; dmesg | tail -n 1; ls /sys/class/net");
         assert!(said.contains(&format!("refused: {why}")), "{said}");
         assert!(!said.contains("eth0"), "{said}");
         memory.write_all_at(&right, offset).unwrap();
