@@ -373,7 +373,12 @@ fn programs_have_queues_of_their_own(bed: &Testbed) {
             "one",
             &format!("netmap_frames receive eth0-{queue} 1000000 >/tmp/{queue} 2>&1 &"),
         );
-        wait_until("the program has its queue", || busy(&format!("eth0-{queue}")));
+        let pid = format!("$(ps | grep '[r]eceive eth0-{queue} ' | awk '{{ print $1 }}')");
+        wait_until("the program has its queue", || {
+            let found = format!("grep -c /dev/netmap /proc/{pid}/maps 2>/dev/null; true");
+            bed.shell("one", &found).trim().parse().is_ok_and(|count: u32| count > 0)
+        });
+        assert!(busy(&format!("eth0-{queue}")));
     }
     assert!(busy("eth0"), "whoever wants all queues finds some taken");
     assert!(bed.exec("one", &["ethtool", "-L", "eth0", "combined", "1"]).status.code() != Some(0));
