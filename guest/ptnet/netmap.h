@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * /dev/netmap of the guest: what it shares with programs (netmap's API 14, as
- * far as a port needs it), and what the network
- * interface calls.
+ * far as a port needs it).
  */
 #ifndef PTNET_NETMAP_H
 #define PTNET_NETMAP_H
 
 #include <linux/ioctl.h>
 #include <linux/types.h>
-
-struct ptnet;
 
 #define NM_API			14
 #define NM_API_NEWEST		15
@@ -152,22 +149,5 @@ struct nm_ring {
 
 #define NM_BUF_CHANGED		0x01
 #define NM_MORE_FRAGMENTS	0x20
-
-/* For main.c. */
-
-void ptnet_netmap_init(void);
-void ptnet_netmap_exit(void);
-
-/* Whether a program has the rings; with the RTNL held. */
-bool ptnet_netmap_has(struct ptnet *pt);
-/* Around changes of the rings, with the RTNL held: the program waits meanwhile, and then finds the
- * rings as they are.
- */
-void ptnet_netmap_hold(struct ptnet *pt);
-void ptnet_netmap_resume(struct ptnet *pt);
-/* Wakes the program if it has the rings; in interrupt handlers. */
-bool ptnet_netmap_wake(struct ptnet *pt);
-/* Takes the device away from the program, if one has it. */
-void ptnet_netmap_detach(struct ptnet *pt);
 
 #endif

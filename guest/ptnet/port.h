@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The device as its network interface (main.c) and its netmap device (netmap.c)
- * share it: the rings, and how either of them moves a cursor, rings and sleeps.
+ * The device as its network interface (netdev.c, queue.c) and its netmap device
+ * (program.h) share it: the rings, and how either of them moves a
+ * cursor, rings and sleeps.
  */
 #ifndef PTNET_PORT_H
 #define PTNET_PORT_H
 
+#include <linux/interrupt.h>
 #include <linux/io.h>
 #include <linux/netdevice.h>
 #include <linux/pci.h>
@@ -13,7 +15,10 @@
 
 #include "ptnet.h"
 
+#define PTNET_NAME	"ptnet"
+
 struct ptnet_netmap;
+struct ptnet_view;
 
 struct ptnet_ring {
 	struct ptnet_user *user;
@@ -54,6 +59,8 @@ struct ptnet_queue {
 	struct ptnet_ring rx;
 	struct napi_struct napi;
 	struct ptnet_queue_counters counters;
+	/* The program that has the rings instead of the interface; changed with the RTNL held. */
+	struct ptnet_netmap __rcu *netmap;
 	char irq_names[2][16];
 } ____cacheline_aligned_in_smp;
 
@@ -76,14 +83,24 @@ struct ptnet {
 	bool has_rings;
 	/* Between open and stop. */
 	bool is_open;
-	/* The program that has the rings instead of the interface; changed with the RTNL held. */
-	struct ptnet_netmap __rcu *netmap;
+	/* What its programs map; NULL without one. Changed with the RTNL held. */
+	struct ptnet_view *view;
 	u64 resets;
 	u32 queues_count;
+	/* Queues that transmit, and NAPI contexts that receive from all rings: as many or fewer.
+	 * Changed with the device quiet.
+	 */
+	u32 channels;
 	struct ptnet_queue queues[PTNET_QUEUES_MAX];
 	/* Behind the last queue that there is. */
 	struct ptnet_queue *end;
 };
+
+/* The queue whose NAPI serves these rings. */
+static inline struct ptnet_queue *ptnet_channel(struct ptnet_queue *queue)
+{
+	return &queue->pt->queues[queue->number % queue->pt->channels];
+}
 
 /* A switch that came back knows nothing of earlier rings of the bell. */
 static inline void ptnet_forget_answers(struct ptnet *pt)
@@ -96,11 +113,28 @@ static inline void ptnet_forget_answers(struct ptnet *pt)
 	}
 }
 
-/* The interface stops using the rings; with the RTNL held. In main.c, as what follows. */
+/* In queue.c. */
+
+netdev_tx_t ptnet_xmit(struct sk_buff *skb, struct net_device *netdev);
+int ptnet_poll(struct napi_struct *napi, int budget);
+irqreturn_t ptnet_tx_irq(int irq, void *data);
+irqreturn_t ptnet_rx_irq(int irq, void *data);
+
+/* In netdev.c. */
+
+irqreturn_t ptnet_control_irq(int irq, void *data);
+void ptnet_link_work(struct work_struct *work);
+void ptnet_ask_work(struct work_struct *work);
+/* What the interface can do. */
+void ptnet_describe(struct ptnet *pt);
+/* Processors for the queues; none any more. */
+void ptnet_spread(struct ptnet *pt);
+void ptnet_gather(struct ptnet *pt);
+/* The interface stops using the rings; with the RTNL held, as what follows. */
 void ptnet_quiesce(struct ptnet *pt);
 /* Gives up the rings; ptnet_follow() asks for new ones. */
 void ptnet_new_reset(struct ptnet *pt);
-/* Brings rings and carrier to what the host says; with the RTNL held. */
+/* Brings rings and carrier to what the host says. */
 void ptnet_follow(struct ptnet *pt);
 /* The device of an interface; NULL if it is another driver's. */
 struct ptnet *ptnet_of(struct net_device *netdev);

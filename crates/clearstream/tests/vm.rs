@@ -29,22 +29,22 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A switch, and names for guests that no other test has.
-struct Testbed {
-    switch: SwitchBed,
+pub(crate) struct Testbed {
+    pub(crate) switch: SwitchBed,
     prefix: String,
 }
 
 impl Testbed {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let prefix = format!("t{}-{name}", std::process::id());
         Self { switch: SwitchBed::new(&format!("vm-{name}"), 0), prefix }
     }
 
-    fn name(&self, short: &str) -> String {
+    pub(crate) fn name(&self, short: &str) -> String {
         format!("{}-{short}", self.prefix)
     }
 
-    fn vm(&self, words: &str) -> Command {
+    pub(crate) fn vm(&self, words: &str) -> Command {
         let mut command = Command::new(PROGRAM);
         command.arg("vm").args(words.split(' ')).env("CLEARSTREAM_SWITCH", &self.switch.socket);
         command
@@ -57,7 +57,7 @@ impl Testbed {
     }
 
     /// Boots a guest that goes with this process.
-    fn run(&self, short: &str, more: &str) -> Value {
+    pub(crate) fn run(&self, short: &str, more: &str) -> Value {
         let (name, own, image) = (self.name(short), std::process::id(), images());
         let words = format!("run {name} --port vale0:{short} --while {own} --json{more} --image");
         let output = self.vm(&words).arg(image).output().unwrap();
@@ -65,27 +65,27 @@ impl Testbed {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    fn exec(&self, short: &str, program: &[&str]) -> Output {
+    pub(crate) fn exec(&self, short: &str, program: &[&str]) -> Output {
         let mut command = self.vm(&format!("exec {} --", self.name(short)));
         command.args(program).stdin(Stdio::null()).output().unwrap()
     }
 
     /// What a shell command says in the guest, which must succeed.
-    fn shell(&self, short: &str, script: &str) -> String {
+    pub(crate) fn shell(&self, short: &str, script: &str) -> String {
         let output = self.exec(short, &["sh", "-c", script]);
         assert!(output.status.success(), "{script}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
     /// What the list says of a guest; nothing of one that is not up.
-    fn listed(&self, short: &str) -> Value {
+    pub(crate) fn listed(&self, short: &str) -> Value {
         let all: Value = serde_json::from_str(&self.must("list --json")).unwrap();
         let name = self.name(short);
         let guests = all["guests"].as_array().unwrap();
         guests.iter().find(|guest| guest["name"] == name.as_str()).cloned().unwrap_or_default()
     }
 
-    fn has_port(&self, short: &str) -> bool {
+    pub(crate) fn has_port(&self, short: &str) -> bool {
         let name = format!("vale0:{short}");
         let connection = packet_switch::client::Connection::open(&self.switch.socket);
         let entries = connection.and_then(|mut connection| connection.list()).unwrap();
@@ -93,7 +93,7 @@ impl Testbed {
     }
 
     /// Frames that came for a guest, also those that its ring had no room for.
-    fn arrived_at(&self, short: &str) -> u64 {
+    pub(crate) fn arrived_at(&self, short: &str) -> u64 {
         let name = format!("vale0:{short}");
         let connection = packet_switch::client::Connection::open(&self.switch.socket);
         let entries = connection.and_then(|mut connection| connection.list()).unwrap();
@@ -123,7 +123,7 @@ impl Testbed {
         self.switch.daemon = switch.stderr(Stdio::null()).spawn().unwrap();
     }
 
-    fn runs_at_its_port(&self, short: &str) {
+    pub(crate) fn runs_at_its_port(&self, short: &str) {
         wait_until("the guest runs at its port", || {
             let listed = self.listed(short);
             listed["network"].as_str().is_some_and(|said| said.starts_with("guest runs"))
@@ -268,7 +268,7 @@ pub(crate) fn memory_of_port(keeper: i32) -> File {
         target.to_string_lossy().contains("clearstream-ptnet")
     };
     let path = fds.map(|entry| entry.unwrap().path()).find(is_memory).expect("the memory");
-    File::options().write(true).open(path).unwrap()
+    File::options().read(true).write(true).open(path).unwrap()
 }
 
 fn carrier_becomes(bed: &Testbed, wanted: &str) {
@@ -324,6 +324,15 @@ fn flows_are_spread(bed: &Testbed) {
     let channels = bed.shell("one", "ethtool -l eth0; ls /sys/class/net/eth0/queues");
     assert_eq!(channels.matches("Combined:\t3").count(), 2, "{channels}");
     assert_eq!((channels.matches("rx-").count(), channels.matches("tx-").count()), (3, 3));
+    flows_reach_all_rings(bed);
+    let all = statistics(bed, "one");
+    let sum =
+        |kind: &str| (0..3).map(|queue| all[&format!("rx_queue_{queue}_{kind}")]).sum::<u64>();
+    assert_eq!(all["rx_bytes"], sum("bytes"));
+}
+
+/// Connections from the other guest come in all three rings, and are answered.
+fn flows_reach_all_rings(bed: &Testbed) {
     let before = statistics(bed, "one");
     // Nobody listens: each is refused. That one of the queues is left out by chance is less likely than 1 in a million.
     bed.shell("two", "for port in $(seq 6001 6040); do nc -w 9 10.0.0.1 $port; done 2>&1; true");
@@ -345,10 +354,79 @@ fn flows_are_spread(bed: &Testbed) {
     );
     let sent = grown("tx_queue_#_packets");
     assert!(sent.iter().sum::<u64>() > 0, "{sent:?}");
-    let all = statistics(bed, "one");
-    let sum =
-        |kind: &str| (0..3).map(|queue| all[&format!("rx_queue_{queue}_{kind}")]).sum::<u64>();
-    assert_eq!(all["rx_bytes"], sum("bytes"));
+}
+
+/// Each queue of an interface can have a program of its own; one that is killed leaves the others their rings.
+fn programs_have_queues_of_their_own(bed: &Testbed) {
+    const COUNT: u64 = 5000;
+    let busy = |interface: &str| {
+        let refused = bed.exec("one", &["netmap_frames", "receive", interface, "1"]);
+        refused.status.code() == Some(1)
+            && String::from_utf8_lossy(&refused.stdout).contains("busy")
+    };
+    let runs = |queue: u32| {
+        let found = bed.shell("one", &format!("ps | grep -c '[r]eceive eth0-{queue} '; true"));
+        found.trim() == "1"
+    };
+    for queue in [0, 2] {
+        bed.shell(
+            "one",
+            &format!("netmap_frames receive eth0-{queue} 1000000 >/tmp/{queue} 2>&1 &"),
+        );
+        let pid = format!("$(ps | grep '[r]eceive eth0-{queue} ' | awk '{{ print $1 }}')");
+        wait_until("the program has its queue", || {
+            let found = format!("grep -c /dev/netmap /proc/{pid}/maps 2>/dev/null; true");
+            bed.shell("one", &found).trim().parse().is_ok_and(|count: u32| count > 0)
+        });
+        assert!(busy(&format!("eth0-{queue}")));
+    }
+    assert!(busy("eth0"), "whoever wants all queues finds some taken");
+    assert!(bed.exec("one", &["ethtool", "-L", "eth0", "combined", "1"]).status.code() != Some(0));
+    let none = bed.exec("one", &["netmap_frames", "receive", "eth0-3", "1"]);
+    assert!(String::from_utf8_lossy(&none.stdout).contains("Invalid argument"), "{none:?}");
+    let address = bed.shell("two", "cat /sys/class/net/eth0/address").trim().replace(':', "");
+    let resets = statistics(bed, "one")["resets"];
+    let send = || {
+        let arrived = bed.arrived_at("two");
+        let sent = bed.shell("one", &format!("netmap_frames send eth0-1 {COUNT} {address}"));
+        assert_eq!(sent.trim().parse(), Ok(COUNT));
+        wait_until("the switch has had every frame", || bed.arrived_at("two") >= arrived + COUNT);
+    };
+    send();
+    bed.shell("one", "kill -9 $(ps | grep '[r]eceive eth0-0 ' | awk '{ print $1 }')");
+    wait_until("the killed one's queue is free", || !runs(0));
+    assert!(runs(2) && busy("eth0-2") && !bed.shell("one", "cat /tmp/2").contains("error"));
+    // What both have left stays where it was, for whoever comes next.
+    send();
+    assert_eq!(statistics(bed, "one")["resets"], resets, "the others kept their rings");
+    bed.shell("one", "killall -9 netmap_frames");
+    carrier_becomes(bed, "1");
+    assert!(statistics(bed, "one")["resets"] > resets, "the interface has new rings");
+    file_by_tcp(bed, "one", "two");
+}
+
+/// With fewer channels than rings each channel serves several, and no frame stays in a ring.
+fn channels_follow_ethtool(bed: &Testbed) {
+    let queues = || bed.shell("one", "ls /sys/class/net/eth0/queues | wc -l");
+    for channels in [1, 2, 3] {
+        bed.shell("one", &format!("ethtool -L eth0 combined {channels}"));
+        assert_eq!(queues().trim(), (2 * channels).to_string());
+        carrier_becomes(bed, "1");
+        flows_reach_all_rings(bed);
+        let sent = statistics(bed, "one");
+        file_by_tcp(bed, "one", "two");
+        let after = statistics(bed, "one");
+        let grows = |queue: usize| {
+            let name = format!("tx_queue_{queue}_packets");
+            after[&name] > sent[&name]
+        };
+        assert!((channels..3).all(|queue| !grows(queue)), "{sent:?} {after:?}");
+        assert!((0..channels).any(grows));
+    }
+    for refused in ["0", "4"] {
+        let refused = bed.exec("one", &["ethtool", "-L", "eth0", "combined", refused]);
+        assert!(refused.status.code() != Some(0), "{refused:?}");
+    }
 }
 
 /// A program in the guest writes nonsense into the rings that it was given: the guest's kernel refuses what it can see, the
@@ -368,6 +446,29 @@ fn nonsense_harms_nobody(bed: &Testbed) {
     assert!(fault.starts_with("guest runs") && !fault.contains("fault"), "{fault}");
     file_by_tcp(bed, "one", "two");
     file_by_tcp(bed, "two", "one");
+}
+
+/// A driver that finds another layout makes no interface, and the kernel's log has the reason.
+fn driver_refuses_what_it_does_not_know(bed: &Testbed, memory: &File) {
+    const GUEST_PART: u64 = 2048;
+    let wrong = [
+        (0, "it is no port of a ClearStream switch"),
+        (GUEST_PART, "it is no port of a ClearStream switch"),
+        (GUEST_PART + 8, "it is of another version"),
+        (GUEST_PART + 12, "its frames have a header of an unknown length"),
+        (GUEST_PART + 36, "it has an impossible number of queues"),
+    ];
+    for (offset, why) in wrong {
+        let mut right = [0; 4];
+        memory.read_exact_at(&mut right, offset).unwrap();
+        memory.write_all_at(&7_u32.to_le_bytes(), offset).unwrap();
+        let said =
+            bed.shell("one", "insmod /modules/ptnet.ko; dmesg | tail -n 1; ls /sys/class/net");
+        assert!(said.contains(&format!("refused: {why}")), "{said}");
+        assert!(!said.contains("eth0"), "{said}");
+        memory.write_all_at(&right, offset).unwrap();
+        bed.shell("one", "rmmod ptnet");
+    }
 }
 
 /// A guest that drives its port's rings itself, with several queues, beside one with a stock virtio-net driver.
@@ -391,7 +492,9 @@ fn a_ptnet_guest_speaks_with_a_virtio_guest_and_outlives_its_switch_its_driver_a
     file_by_tcp(&bed, "one", "two");
     file_by_tcp(&bed, "two", "one");
     flows_are_spread(&bed);
+    channels_follow_ethtool(&bed);
     netmap_between(&bed, "one", "two");
+    programs_have_queues_of_their_own(&bed);
     nonsense_harms_nobody(&bed);
     // The switch is killed: the guest has no carrier until another serves the same rings.
     carrier_becomes(&bed, "1");
@@ -416,6 +519,7 @@ fn a_ptnet_guest_speaks_with_a_virtio_guest_and_outlives_its_switch_its_driver_a
         let network = bed.listed("one")["network"].as_str().unwrap().to_owned();
         network.starts_with("guest without a driver")
     });
+    driver_refuses_what_it_does_not_know(&bed, &memory);
     bed.shell(
         "one",
         "insmod /modules/ptnet.ko; ip addr add 10.0.0.1/24 dev eth0; ip link set eth0 up",

@@ -35,6 +35,7 @@ mod tune_hostile_root;
 mod tune_root;
 mod vhost_user_root;
 mod vm;
+mod vm_disturbed;
 mod vm_lab_root;
 mod vm_passthrough_root;
 mod xdp_root;

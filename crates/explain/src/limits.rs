@@ -30,6 +30,7 @@ mod shaper;
 mod signals;
 mod steal;
 mod trials;
+mod virtual_device;
 mod windows;
 
 pub(crate) use applications::{ReceivingApplication, SendingApplication};

@@ -4,6 +4,8 @@
 //! netmap_frames send INTERFACE COUNT DESTINATION   COUNT frames of 60 bytes, to 12 hexadecimal digits
 //! netmap_frames receive INTERFACE COUNT            until COUNT slots have come
 //! ```
+//!
+//! `eth0` is all queues of an interface, `eth0-1` the queue 1 alone.
 
 use std::time::Duration;
 
@@ -35,8 +37,15 @@ fn number(text: &str, radix: u32) -> u64 {
     u64::from_str_radix(text, radix).unwrap()
 }
 
+fn open(interface: &str) -> Result<NetmapPort, SyscallError> {
+    match interface.split_once('-') {
+        Some((interface, queue)) => NetmapPort::open_queue(interface, queue.parse().unwrap()),
+        None => NetmapPort::open(interface),
+    }
+}
+
 fn send(interface: &str, count: u64, to: u64) -> Result<u64, SyscallError> {
-    let mut port = NetmapPort::open(interface)?;
+    let mut port = open(interface)?;
     let mut frame = vec![0; port.header_bytes()];
     frame.extend(&to.to_be_bytes()[2..]);
     // A local address, and the type that is for experiments (IEEE 802).
@@ -53,7 +62,7 @@ fn send(interface: &str, count: u64, to: u64) -> Result<u64, SyscallError> {
 }
 
 fn receive(interface: &str, count: u64) -> Result<u64, SyscallError> {
-    let mut port = NetmapPort::open(interface)?;
+    let mut port = open(interface)?;
     let mut received = 0;
     while received < count {
         match port.receive()? {

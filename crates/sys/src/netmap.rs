@@ -30,6 +30,8 @@ const REGISTER: u16 = 1;
 const PORT_HDR_GET: u16 = 7;
 /// `NR_REG_ALL_NIC`.
 const ALL_NIC: u32 = 1;
+/// `NR_REG_ONE_NIC`.
+const ONE_NIC: u32 = 4;
 
 /// Words of 4 bytes in `struct netmap_if`, bytes before its offsets of rings.
 const IF_TX_RINGS: usize = 6;
@@ -114,12 +116,25 @@ impl NetmapPort {
     /// No `/dev/netmap`, no such interface there (`ENXIO`), another program has it (`EBUSY`), or what the device says of
     /// its memory is impossible (`EINVAL`).
     pub fn open(interface: &str) -> Result<Self, SyscallError> {
+        Self::register(interface, None)
+    }
+
+    /// Takes the pair of rings of one queue; other programs can have the others.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); there is no such queue (`EINVAL`).
+    pub fn open_queue(interface: &str, queue: u16) -> Result<Self, SyscallError> {
+        Self::register(interface, Some(queue))
+    }
+
+    fn register(interface: &str, queue: Option<u16>) -> Result<Self, SyscallError> {
         let device = OpenOptions::new()
             .read(true)
             .write(true)
             .open(DEVICE)
             .map_err(|error| SyscallError::new("open", DEVICE, error))?;
-        let mut register = Register { mode: ALL_NIC, ..Register::default() };
+        let mode = if queue.is_some() { ONE_NIC } else { ALL_NIC };
+        let mut register = Register { mode, ring: queue.unwrap_or(0), ..Register::default() };
         control(&device, interface, REGISTER, &mut register)?;
         let mut header = PortHeader::default();
         control(&device, interface, PORT_HDR_GET, &mut header)?;
@@ -128,7 +143,8 @@ impl NetmapPort {
         let bytes = usize::try_from(register.memory_bytes).map_err(|_too_large| absurd())?;
         let memory = Mapping::of_file(&device, bytes, 0, DEVICE)?;
         let start = usize::try_from(register.offset).map_err(|_too_large| absurd())?;
-        let (tx, rx) = places(&memory, start).ok_or_else(absurd)?;
+        let only = queue.map(usize::from);
+        let (tx, rx) = places(&memory, start, only).ok_or_else(absurd)?;
         let header_bytes = header.bytes as usize;
         Ok(Self { device, memory, tx, rx, header_bytes })
     }
@@ -277,13 +293,22 @@ fn word(memory: &Mapping, offset: usize, index: usize) -> Option<&AtomicU32> {
     AtomicU32::of(memory, offset.checked_add(4 * index)?)
 }
 
-/// The first transmit ring and the receive rings, at least one, of the interface described at `start`; `None` if they do
-/// not lie in the memory.
-fn places(memory: &Mapping, start: usize) -> Option<(RingPlace, Vec<RingPlace>)> {
+/// The first transmit ring and the receive rings, at least one, of the interface described at `start`, or those of `only` one
+/// queue; `None` if they do not lie in the memory.
+fn places(
+    memory: &Mapping,
+    start: usize,
+    only: Option<usize>,
+) -> Option<(RingPlace, Vec<RingPlace>)> {
     let count = |index| Some(word(memory, start, index)?.load(Ordering::Relaxed) as usize);
     let first_rx = count(IF_TX_RINGS)?.checked_add(count(IF_HOST_TX_RINGS)?)?;
-    let tx = place(memory, start, 0)?;
-    let rx = (0..count(IF_RX_RINGS)?.clamp(1, RX_RINGS_MAX))
+    let tx = place(memory, start, only.unwrap_or(0))?;
+    let all = 0..count(IF_RX_RINGS)?.clamp(1, RX_RINGS_MAX);
+    if only.is_some_and(|queue| queue >= all.end || Some(queue) >= count(IF_TX_RINGS)) {
+        return None;
+    }
+    let rx = only
+        .map_or(all, |queue| queue..queue + 1)
         .map(|number| place(memory, start, first_rx.checked_add(number)?))
         .collect::<Option<_>>()?;
     Some((tx, rx))
@@ -356,6 +381,7 @@ mod tests {
                 (8200, 8 | 2048 << 32),
             ]),
             0,
+            None,
         );
         let (tx, rx) = found.unwrap();
         let [rx] = rx[..] else { panic!("{rx:?}") };
@@ -367,9 +393,11 @@ mod tests {
     fn rings_outside_the_memory_are_none() {
         for wrong in [(56, 1 << 16), (56, u64::MAX), (4104, u64::from(u32::MAX)), (4104, 1)] {
             let right = [(24, 1 | 1 << 32), (56, 4096), (64, 4096), (4104, 16 | 2048 << 32)];
-            assert!(places(&memory(&right), 0).is_some());
+            assert!(places(&memory(&right), 0, None).is_some());
+            assert!(places(&memory(&right), 0, Some(0)).is_some());
+            assert!(places(&memory(&right), 0, Some(1)).is_none(), "there is one queue");
             let words: Vec<_> = right.into_iter().chain([wrong]).collect();
-            assert!(places(&memory(&words), 0).is_none(), "{wrong:?}");
+            assert!(places(&memory(&words), 0, None).is_none(), "{wrong:?}");
         }
     }
 }

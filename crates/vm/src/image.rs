@@ -3,7 +3,7 @@
 //! The script that makes it is `tools/guest` of the source; an installed program carries it along.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -13,11 +13,16 @@ use crate::VmError;
 
 const SCRIPT: &str = include_str!("../../../tools/guest");
 /// The driver of guests that drive their port's rings themselves.
-const DRIVER: [(&str, &str); 6] = [
+const DRIVER: [(&str, &str); 11] = [
     ("Kbuild", include_str!("../../../guest/ptnet/Kbuild")),
     ("main.c", include_str!("../../../guest/ptnet/main.c")),
+    ("netdev.c", include_str!("../../../guest/ptnet/netdev.c")),
+    ("queue.c", include_str!("../../../guest/ptnet/queue.c")),
     ("netmap.c", include_str!("../../../guest/ptnet/netmap.c")),
+    ("netmap_rings.c", include_str!("../../../guest/ptnet/netmap_rings.c")),
+    ("program.c", include_str!("../../../guest/ptnet/program.c")),
     ("port.h", include_str!("../../../guest/ptnet/port.h")),
+    ("program.h", include_str!("../../../guest/ptnet/program.h")),
     ("netmap.h", include_str!("../../../guest/ptnet/netmap.h")),
     ("ptnet.h", include_str!("../../../guest/ptnet/ptnet.h")),
 ];
@@ -65,10 +70,16 @@ pub fn find(folder: &Path) -> Result<Image, VmError> {
 }
 
 /// Makes an image with these programs in a folder of this name below another's, whose packages it uses if they are there.
+/// `tell` is called as by [`make`].
 ///
 /// # Errors
 /// As [`make`].
-pub fn make_beside(folder: &Path, name: &str, programs: &[PathBuf]) -> Result<Image, VmError> {
+pub fn make_beside(
+    folder: &Path,
+    name: &str,
+    programs: &[PathBuf],
+    tell: impl FnMut(&str),
+) -> Result<Image, VmError> {
     const PACKAGES: &str = "packages";
     let beside = folder.join(name);
     std::fs::create_dir_all(&beside).map_err(VmError::file("make", &beside))?;
@@ -77,14 +88,15 @@ pub fn make_beside(folder: &Path, name: &str, programs: &[PathBuf]) -> Result<Im
         std::os::unix::fs::symlink(Path::new("..").join(PACKAGES), &packages)
             .map_err(VmError::file("link", &packages))?;
     }
-    make(&beside, programs)
+    make(&beside, programs, tell)
 }
 
-/// Makes the image in a folder, unless it is there as it would be made; `programs` go into the guest's `/bin`.
+/// Makes the image in a folder, unless it is there as it would be made; `programs` go into the guest's `/bin`. `tell` is called
+/// with each step when it begins, such as `fetching Linux 6.1.0-1-cloud-amd64`.
 ///
 /// # Errors
 /// A tool is missing, or the kernel's package cannot be had; with what the script said last.
-pub fn make(folder: &Path, programs: &[PathBuf]) -> Result<Image, VmError> {
+pub fn make(folder: &Path, programs: &[PathBuf], tell: impl FnMut(&str)) -> Result<Image, VmError> {
     let scratch = Scratch::new("vm-image")?;
     let script = scratch.path().join("guest");
     for (name, text) in [("guest", SCRIPT)].into_iter().chain(DRIVER) {
@@ -96,11 +108,49 @@ pub fn make(folder: &Path, programs: &[PathBuf]) -> Result<Image, VmError> {
     let mut command = Command::new("bash");
     command.arg(&script).arg(folder).args(programs).env("GUEST_PTNET", scratch.path());
     command.stdin(Stdio::null()).stderr(Stdio::piped());
-    let ended = command.output().map_err(VmError::file("run", "bash"))?;
-    let said = String::from_utf8_lossy(&ended.stderr);
-    if !ended.status.success() {
-        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no reason");
-        return Err(VmError::ImageNotMade(last.trim_start_matches("guest: ").to_owned()));
+    command.stdout(Stdio::null());
+    let mut running = command.spawn().map_err(VmError::file("run", "bash"))?;
+    let last = running.stderr.take().and_then(|said| listen(said, tell));
+    let ended = running.wait().map_err(VmError::file("run", "bash"))?;
+    if !ended.success() {
+        return Err(VmError::ImageNotMade(last.unwrap_or_else(|| "no reason".to_owned())));
     }
     find(folder)
+}
+
+/// What marks the script's own lines; other lines are of the tools that it calls.
+const OWN_LINE: &str = "guest: ";
+
+/// Tells what the script says of its steps, until it ends; its last line that is not empty.
+fn listen(said: impl Read, mut tell: impl FnMut(&str)) -> Option<String> {
+    let mut last = None;
+    for line in BufReader::new(said).split(b'\n') {
+        let Ok(line) = line else { break };
+        let line = String::from_utf8_lossy(&line);
+        let own = line.strip_prefix(OWN_LINE);
+        if let Some(step) = own {
+            tell(&units::printable(step));
+        }
+        let text = own.unwrap_or(&line).trim();
+        if !text.is_empty() {
+            last = Some(text.to_owned());
+        }
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_told_as_they_begin_and_the_last_line_is_the_reason() {
+        let mut told = Vec::new();
+        let said = b"guest: fetching Linux\nE: a tool's line\xff\nguest: it \x1b[1mfailed\n\n";
+        let last = listen(&said[..], |step| told.push(step.to_owned()));
+        assert_eq!(last.as_deref(), Some("it \x1b[1mfailed"));
+        assert_eq!(told.len(), 2);
+        assert_eq!(told[0], "fetching Linux");
+        assert!(!told[1].contains('\x1b'), "{told:?}");
+    }
 }

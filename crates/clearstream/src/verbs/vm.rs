@@ -158,7 +158,9 @@ fn exec(args: &ExecArgs) -> VerbResult {
 
 fn image(args: &ImageArgs, json: bool) -> VerbResult {
     let folder = args.folder.clone().unwrap_or_else(vm::image::default_folder);
-    let image = vm::image::make(&folder, &args.programs)?;
+    // A closed stderr does not affect the image.
+    let tell = |step: &str| drop(writeln!(crate::out::stderr(), "{step}"));
+    let image = vm::image::make(&folder, &args.programs, tell)?;
     let mut out = crate::out::stdout();
     let shown = |path: &Path| path.display().to_string();
     if json {

@@ -9,6 +9,7 @@ use super::others::others_share;
 use super::packet_core::packet_core_full;
 use super::plateau::{at_the_line, best, plateau, plateau_evidence};
 use super::trials::stays;
+use super::virtual_device;
 use crate::advice::Advice;
 use crate::ceiling::{ETHERNET_QDISC_BYTES, after_headers, goodput_ceiling};
 use crate::experiment::Experiment;
@@ -33,14 +34,17 @@ impl Mechanism for Shaper {
             title: "a rate limiter on the path",
             ceiling: "the rate that all streams together reach",
             mechanism: "A device on the path forwards packets at a fixed rate: a shaping queueing discipline \
-                on a host, a shaper or a slower link on the path. Faster traffic waits in its queue.",
+                on a host, a shaper or a slower link on the path. Faster traffic waits in its queue. Behind the \
+                network device of a virtual machine the switch and the cores of its host act alike, unseen by the \
+                guest.",
             evidence: "A ceiling that more streams do not lift and that UDP meets too; round trips longer \
                 under load; hosts with time to spare; the rate of a queueing \
                 discipline that either host shows.",
             against: "More streams carry more; UDP gets more through; a thread never sleeps; the ceiling is \
                 the interface's own.",
             experiment: "UDP a third faster, then more streams: no more gets through.",
-            advice: "Ask the operator of the path about the shaper; on a host, `tc qdisc show`.",
+            advice: "Ask the operator of the path about the shaper; on a host, `tc qdisc show`; behind a guest's \
+                device, `top -H` and the counters of the switch on its host.",
         }
     }
 
@@ -75,7 +79,10 @@ impl Mechanism for Shaper {
             weight: weighed.weight(),
             doubt: weighed.doubt(),
             end: None,
-            evidence: plateau_evidence(seen),
+            evidence: virtual_device::evidence(seen)
+                .into_iter()
+                .chain(plateau_evidence(seen))
+                .collect(),
             against: against(seen, at_the_line),
             ceiling_bits_per_s: (plateau(seen) > signs::LIKELY).then(|| best(seen)),
         }
@@ -104,10 +111,13 @@ impl Mechanism for Shaper {
     fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         Advice::all(match shaped(seen) {
             Some((end, rate)) => by_hand(seen, end, rate),
-            None => vec![
+            None => virtual_device::advice(seen)
+                .into_iter()
+                .chain([
                 "ask the operator of the path for its contracted rate; look for shapers, policers and slower links".to_owned(),
                 "traffic that joins on the path looks the same: measure again at other times of day".to_owned(),
-            ],
+                ])
+                .collect(),
         })
     }
 }

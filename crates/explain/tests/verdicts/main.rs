@@ -239,6 +239,35 @@ fn shaper() {
     }
 }
 
+/// From inside a guest, the switch and the cores of its host look like a shaper.
+#[test]
+fn behind_a_guests_device_its_host_is_named() {
+    let model = Model { capacity_bits_per_s: 0.3e9, ..Model::default() };
+    let spec = tcp();
+    let told = |hypervisor: Option<&str>, driver: &str| {
+        let mut results = model.results(&spec);
+        let near = &mut results.hosts[0].facts;
+        near.hypervisor = hypervisor.map(str::to_owned);
+        near.interface.as_mut().unwrap().driver = Some(driver.to_owned());
+        let verdict = diagnose(&results).verdict();
+        assert_eq!(verdict.limit, Limit::Shaper, "{verdict:#?}");
+        format!("{verdict:?}")
+    };
+    let guest = told(Some("QEMU"), "ptnet");
+    for named in [
+        "the near end is a guest (QEMU), which does not see what stands behind its device",
+        "(ptnet): the switch and the cores of its host may set this rate",
+        "`clearstream port stats` what the switch dropped",
+        "`top -H` shows whether a thread of the hypervisor",
+    ] {
+        assert!(guest.contains(named), "{named}: {guest}");
+    }
+    assert!(told(Some("KVM"), "virtio_net").contains("is a guest (KVM)"));
+    for other in [told(None, "virtio_net"), told(Some("KVM"), "mlx5_core")] {
+        assert!(!other.contains("is a guest"), "{other}");
+    }
+}
+
 #[test]
 fn policer() {
     for path in paths() {

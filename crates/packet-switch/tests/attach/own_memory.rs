@@ -189,6 +189,32 @@ fn the_whole_of_lent_memory_counts() {
     );
 }
 
+/// A guest's driver comes and goes a thousand times: each time its new rings serve both ways, and another port loses nothing.
+#[test]
+fn memory_is_attached_a_thousand_times_and_serves_each_time() {
+    let serving = Serving::start("own-thousand");
+    let mut connection = serving.connect();
+    let mut b = connection.attach_port(&"vale0:b".parse().unwrap()).unwrap();
+    let memory = OwnMemory::new();
+    let mut attachment = memory.lend(&mut connection, &own(), true);
+    for round in 0..1000 {
+        let (mut sender, mut receiver) = memory.ends();
+        send(&mut sender, &frame(1, 2, round as u8));
+        assert_eq!(receive(&mut b.receiver), frame(1, 2, round as u8));
+        send(&mut b.sender, &frame(2, 1, round as u8));
+        assert_eq!(receive(&mut receiver), frame(2, 1, round as u8));
+        connection.ask(Ask::Detach { attachment }).unwrap();
+        wait_until("the switch lets go of it", || {
+            match memory.attach(&mut connection, &own(), true) {
+                Ok(number) => attachment = number,
+                Err(ClientError::Refused { code: RefusalCode::Taken, .. }) => return false,
+                Err(other) => panic!("{other}"),
+            }
+            true
+        });
+    }
+}
+
 /// Two attachments would write to the same rings.
 #[test]
 fn memory_is_attached_once_at_a_time() {

@@ -46,7 +46,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let mut progress = Progress::new(1);
     progress.begin("the guests' image");
-    let image = bed::image()?;
+    let image = bed::image(|step| progress.show(&format!("the guests' image: {step}")))?;
     // This host's devices are not in the network namespace.
     let mut document = local::document();
     bed::enter_own_network(id)?;

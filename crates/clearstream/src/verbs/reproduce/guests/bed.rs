@@ -35,10 +35,10 @@ const SWITCH_MAX: Duration = Duration::from_secs(20);
 /// Time a test may take besides what it measures, seconds.
 const BESIDES_S: f64 = 60.0;
 
-/// The user's image with this program in it.
-pub(super) fn image() -> Result<Image, VerbError> {
+/// The user's image with this program in it. `tell` is called with each step of making it.
+pub(super) fn image(tell: impl FnMut(&str)) -> Result<Image, VerbError> {
     let folder = vm::image::default_folder();
-    let image = vm::image::make_beside(&folder, "measuring", &[std::env::current_exe()?])?;
+    let image = vm::image::make_beside(&folder, "measuring", &[std::env::current_exe()?], tell)?;
     match image.no_ptnet {
         Some(why) => Err(VmError::NoDriver(why).into()),
         None => Ok(image),
