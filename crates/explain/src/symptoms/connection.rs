@@ -9,8 +9,6 @@ use crate::numbers::{counted, positive, ratio, share};
 use crate::observed::{Run, receiver_fullness};
 use crate::thresholds::signs;
 
-/// Name of the check whether throughput, round trip and data in flight agree.
-
 /// At the end that sends the data.
 pub(super) static SENDER: &[Row] = &[
     row(names::RTT, Unit::S, "tcp_info.tcpi_rtt", "smoothed round trip while the test ran steadily", |seen| {

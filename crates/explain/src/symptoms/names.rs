@@ -15,6 +15,7 @@ pub(crate) const WINDOW_LIMITED: &str = "receive-window-limited-share";
 pub(crate) const BUFFER_LIMITED: &str = "send-buffer-limited-share";
 pub(crate) const PEER_WINDOW_FILL: &str = "peer-window-fill";
 pub(crate) const CWND_FILL: &str = "congestion-window-fill";
+/// Whether throughput, round trip and data in flight agree.
 pub(crate) const LITTLES_LAW: &str = "littles-law-ratio";
 pub(crate) const PACING_RATE: &str = "pacing-rate";
 pub(crate) const PACING_MAXIMUM: &str = "pacing-maximum";
