@@ -117,6 +117,10 @@ pub(crate) struct CheckArgs {
     /// needed.
     #[arg(long, value_name = "HOST", value_delimiter = ',', help_heading = RANKS)]
     hosts: Vec<String>,
+    /// Threads of each process of an MPI job (--hosts, or a launcher of your own). They share one set of states; messages go
+    /// between processes only. For searches that partition the states (see --messages), start more processes instead.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = RANKS)]
+    threads: Option<u16>,
     /// Bind each rank to its own physical core as long as there are enough, alternating between
     /// packages. --hosts implies it; in a job of your own, the launcher's binding takes precedence.
     #[arg(long, help_heading = RANKS)]
@@ -155,8 +159,9 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     if !args.hosts.is_empty() {
         return launch::run(&args.mpirun, &args.hosts, ranks_count);
     }
+    let threads_count = args.threads.map_or(1, usize::from);
     let machine = args.bind.then(topology::machine);
-    let ranks = Ranks::new(ranks_count, machine.as_ref(), args.messages);
+    let ranks = Ranks::new((ranks_count, threads_count), machine.as_ref(), args.messages);
     let mut ranks = ranks.map_err(|error| match error {
         MpiError::NoLibrary { .. } => VerbError::missing(error),
         _ => VerbError::from_error(&error),
