@@ -332,12 +332,7 @@ impl SharedSearch {
     }
 
     /// Does what all do; whether it was the last.
-    fn perform(
-        &self,
-        me: usize,
-        system: &mut impl Subject,
-        post: &mut dyn FnMut(bool),
-    ) -> bool {
+    fn perform(&self, me: usize, system: &mut impl Subject, post: &mut dyn FnMut(bool)) -> bool {
         let common = self.common();
         match common.order {
             Order::Look => {

@@ -12,7 +12,8 @@ use statespace::partition::{Figures, Goal, RankError, Subject};
 use statespace::{Ended, HostEnd, SharedSearch};
 
 use super::{
-    CUT_GRACE, LOOK_EVERY, MESSAGES_MAX, STOP_GRACE, Task, Threads, all_taken, job, progress, violated,
+    CUT_GRACE, LOOK_EVERY, MESSAGES_MAX, STOP_GRACE, Task, Threads, all_taken, job, progress,
+    violated,
 };
 use crate::observer::Observer;
 use crate::report::{Report, Traffic, Unreachable, Verdict};
@@ -118,7 +119,8 @@ fn run<'m, T: Transport>(
             bind_thread(core);
         }
         let own = search.work_and_post(0, &mut system, &mut post).map(|()| system.notes());
-        let joined = others.into_iter().map(|one| one.join().map_err(|_panic| DriveError::Panicked));
+        let joined =
+            others.into_iter().map(|one| one.join().map_err(|_panic| DriveError::Panicked));
         let mut all = vec![own.map_err(DriveError::ThreadFailed)];
         all.extend(joined.map(|one| one.and_then(|one| one.map_err(DriveError::ThreadFailed))));
         all.into_iter().collect::<Result<Vec<_>, _>>()
@@ -272,7 +274,9 @@ impl<'o> Lead<'o> {
                 let is_whole = !is_cut && (is_full || matches!(verdict, Verdict::Holds));
                 (verdict, is_whole, ends.into_iter().map(|end| end.notes).collect())
             }
-            Err(error @ (DriveError::Rank(_) | DriveError::Panicked | DriveError::ThreadFailed(_))) => {
+            Err(
+                error @ (DriveError::Rank(_) | DriveError::Panicked | DriveError::ThreadFailed(_)),
+            ) => {
                 return Err(CheckError::Rank(error));
             }
             Err(error) => (Verdict::Undecided(error.to_string()), false, Vec::new()),

@@ -199,9 +199,7 @@ mod tests {
             if job.me() == 0 {
                 let report = match shared {
                     None => search_job(&mut job, model, &task, &mut ()),
-                    Some(count) => {
-                        hosts::search(&mut job, model, &task, &threads(count), &mut ())
-                    }
+                    Some(count) => hosts::search(&mut job, model, &task, &threads(count), &mut ()),
                 };
                 is_reported.store(true, Ordering::Release);
                 job.leave(0, || false);
@@ -225,9 +223,15 @@ mod tests {
         let model = model(4);
         let options = Options { is_full: true, ..Options::default() };
         let alone = check(&model, None, &options, &mut Ranks::One, &mut ()).expect("a report");
-        for (count, shared) in
-            [(2, None), (3, None), (4, None), (2, Some(1)), (2, Some(2)), (3, Some(2)), (4, Some(1))]
-        {
+        for (count, shared) in [
+            (2, None),
+            (3, None),
+            (4, None),
+            (2, Some(1)),
+            (2, Some(2)),
+            (3, Some(2)),
+            (4, Some(1)),
+        ] {
             let threads_count = shared.unwrap_or(1);
             let job = (count, shared);
             let report = search_in_memory(&model, job, true, Timing::default(), |job, _| {
@@ -237,7 +241,10 @@ mod tests {
             let counts =
                 |report: &Report| (report.progress.states_count, report.progress.transitions_count);
             assert_eq!(counts(&report), counts(&alone[0]));
-            assert_eq!(report.ranks.map(|traffic| traffic.ranks_count), Some(count * threads_count));
+            assert_eq!(
+                report.ranks.map(|traffic| traffic.ranks_count),
+                Some(count * threads_count)
+            );
             let sent_bytes = report.ranks.map(|traffic| traffic.sent_bytes);
             assert!(sent_bytes.is_some_and(|bytes| bytes > 10_000), "{report:?}");
             let depth = report.progress.depth;

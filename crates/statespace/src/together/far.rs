@@ -228,7 +228,8 @@ impl Far {
         let mut guard = self.mail();
         let mail = &mut *guard;
         let level = mail.level;
-        let is_next = |of: u32| of.checked_sub(level).filter(|ahead| *ahead < 2).map(|one| one == 1);
+        let is_next =
+            |of: u32| of.checked_sub(level).filter(|ahead| *ahead < 2).map(|one| one == 1);
         let is_lead = self.me == 0;
         let line = mail.lines.get_mut(from).filter(|_| from != self.me).ok_or(MalformedMessage)?;
         match letter {

@@ -230,12 +230,15 @@ mod tests {
         });
         for letter in letters() {
             let bytes = letter.encode();
-            assert_eq!(Letter::decode(&bytes[..bytes.len() - 1], STATE_BYTES).ok(), match letter {
-                Letter::Ended { ended, figures, broken, notes: &[1, 0] } => {
-                    Some(Letter::Ended { ended, figures, broken, notes: &[1] })
+            assert_eq!(
+                Letter::decode(&bytes[..bytes.len() - 1], STATE_BYTES).ok(),
+                match letter {
+                    Letter::Ended { ended, figures, broken, notes: &[1, 0] } => {
+                        Some(Letter::Ended { ended, figures, broken, notes: &[1] })
+                    }
+                    _ => None,
                 }
-                _ => None,
-            });
+            );
         }
     }
 }
