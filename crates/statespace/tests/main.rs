@@ -1,6 +1,7 @@
 //! All tests of the crate from outside, as one program.
 
 mod fair;
+mod hosts;
 #[path = "support/graph.rs"]
 mod graph;
 mod oracle;
