@@ -1,9 +1,9 @@
 //! All tests of the crate from outside, as one program.
 
 mod fair;
-mod hosts;
 #[path = "support/graph.rs"]
 mod graph;
+mod hosts;
 mod oracle;
 mod partition;
 #[path = "support/promised.rs"]
