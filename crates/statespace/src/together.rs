@@ -19,8 +19,6 @@ mod seat;
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
-use std::thread;
-use std::time::Duration;
 
 use crate::pairs::StoreFull;
 use crate::pairs::shared::{CacheAligned, SharedPairs};
@@ -41,9 +39,6 @@ const BATCH_STATES: usize = 64;
 
 /// A level of fewer states is not worth waking others for.
 const ALONE_STATES: usize = 48;
-
-/// A thread that waits for other hosts' states looks for them this often.
-const LOOK_AGAIN: Duration = Duration::from_micros(50);
 
 /// Rows of states that a thread looks through at a time for a better cut.
 const SAMPLE_ROWS: usize = 16;
@@ -221,15 +216,11 @@ impl SharedSearch {
     /// # Panics
     /// When there is no such thread, or two of the number.
     pub fn work(&self, me: usize, system: &mut impl Subject) -> Result<(), ThreadFailed> {
-        self.work_and_post(me, system, &mut |is_idle| {
-            if is_idle {
-                thread::sleep(LOOK_AGAIN);
-            }
-        })
+        self.work_and_post(me, system, &mut |_is_idle| std::hint::spin_loop())
     }
 
-    /// The same for the thread that carries messages of other hosts: `post` is called again and again, and told whether
-    /// there is nothing else to do.
+    /// The same where there are other hosts: `post` is called again and again, and told whether there is nothing else to
+    /// do. That of thread 0 carries messages, that of any other thread may wait a little.
     ///
     /// # Errors
     /// As of [`Self::work`].

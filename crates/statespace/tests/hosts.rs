@@ -62,7 +62,14 @@ fn host(
     thread::scope(|scope| {
         for me in 1..threads_count {
             let search = &search;
-            scope.spawn(move || search.work(me, &mut system.clone()).expect("none fails"));
+            let mut wait = |is_idle: bool| {
+                if is_idle {
+                    thread::sleep(Duration::from_micros(50));
+                }
+            };
+            scope.spawn(move || {
+                search.work_and_post(me, &mut system.clone(), &mut wait).expect("none fails");
+            });
         }
         let mut carry = |_is_idle| post.carry(&search);
         search.work_and_post(0, &mut system.clone(), &mut carry).expect("none fails");

@@ -23,6 +23,9 @@ use crate::{CheckError, DriveError};
 /// A process with nothing to do waits for messages this long at a time.
 const IDLE_WAIT: Duration = Duration::from_millis(1);
 
+/// A thread that waits for states of other processes looks for them this often.
+const LOOK_AGAIN: Duration = Duration::from_micros(50);
+
 /// Processes tell process 0 how far they are this often.
 const FIGURES_EVERY: Duration = Duration::from_millis(200);
 
@@ -110,7 +113,12 @@ fn run<'m, T: Transport>(
         }
         // Made here, so that what it writes to stands near nothing of another thread.
         let mut system = task.system(model);
-        search.work(me, &mut system).map(|()| system.notes())
+        let mut wait = |is_idle: bool| {
+            if is_idle {
+                thread::sleep(LOOK_AGAIN);
+            }
+        };
+        search.work_and_post(me, &mut system, &mut wait).map(|()| system.notes())
     };
     let notes = thread::scope(|scope| {
         let other = &other;
