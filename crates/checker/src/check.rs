@@ -7,7 +7,7 @@ use crate::checkpoint::CheckpointFiles;
 use crate::formulas::Formulas;
 use crate::observer::Observer;
 use crate::options::Options;
-use crate::ranks::{Files, Many, Ranks, Task};
+use crate::ranks::{Files, Ranks, Task};
 use crate::report::Report;
 use crate::{CheckError, fair, lossy, search};
 
@@ -72,11 +72,10 @@ fn states(
             Files::new(CheckpointFiles::new(model, options), options.is_full, many.ranks_count())?;
     }
     let task = Task { aim, allow_deadlock, what, bounds, kept, files: &files, fairness };
-    match many {
-        Many::Threads(threads) if !threads.has_messages && kept.is_none() && !is_checkpointed => {
-            threads.search_together(model, &task, observer)
-        }
-        many => many.search(model, &task, observer),
+    if many.has_messages() || kept.is_some() || is_checkpointed {
+        many.search(model, &task, observer)
+    } else {
+        many.search_shared(model, &task, observer)
     }
 }
 

@@ -97,6 +97,12 @@ pub enum DriveError {
     /// Rank 0 sent an order that this rank cannot read.
     #[error("rank 0 sent an unknown order: do all hosts run the same version?")]
     UnknownOrder,
+    /// A thread of the rank panicked.
+    #[error("a rank panicked")]
+    Panicked,
+    /// A thread of the rank could not go on, because another panicked.
+    #[error(transparent)]
+    ThreadFailed(ThreadFailed),
     /// The rank itself cannot go on.
     #[error("{}", show_rank_error(*.0))]
     Rank(RankError),

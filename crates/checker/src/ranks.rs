@@ -1,5 +1,6 @@
 //! A search by many ranks: what threads and the processes of a job have in common.
 
+mod hosts;
 mod job;
 mod judge;
 mod keep;
@@ -41,8 +42,8 @@ pub enum Ranks {
 pub enum Many {
     /// Threads of this process.
     Threads(Threads),
-    /// The processes of an MPI job, of which this is one.
-    Job(Box<Job>),
+    /// The processes of an MPI job, of which this is one, and the threads of this one.
+    Job(Box<Job>, Threads),
 }
 
 /// Ranks that are threads of this process.
@@ -57,24 +58,28 @@ pub struct Threads {
 }
 
 impl Ranks {
-    /// The job that launched this process, else `count` threads of it.
+    /// The job that launched this process, with so many threads in each of its processes, else `count` threads of it.
     ///
-    /// `machine` is given where each rank is to be bound to a core of its own. With `has_messages`, threads
-    /// keep states of their own and send each other messages also where they need not.
+    /// `machine` is given where each rank is to be bound to a core of its own. With `has_messages`, ranks
+    /// keep states of their own and look at them in an order of their own also where they need not.
     ///
     /// # Errors
     /// A launcher started this process, but its library cannot be loaded, or MPI cannot be entered.
     pub fn new(
-        count: usize,
+        (count, threads_count): (usize, usize),
         machine: Option<&Machine>,
         has_messages: bool,
     ) -> Result<Self, MpiError> {
         if let Some(job) = Job::of_launcher(LOST_CODE)? {
-            if let Some(machine) = machine {
-                crew::bind_process(machine);
+            let cores = machine.map(|machine| crew::process_cores(machine, threads_count));
+            let cores = cores.unwrap_or_default();
+            if let Some(&core) = cores.first() {
+                crew::bind_thread(core);
             }
-            return Ok(Self::Many(Many::Job(Box::new(job))));
+            let threads = Threads { count: threads_count, cores, has_messages };
+            return Ok(Self::Many(Many::Job(Box::new(job), threads)));
         }
+        let count = count.max(threads_count);
         if count < 2 {
             return Ok(Self::One);
         }
@@ -85,7 +90,7 @@ impl Ranks {
     /// Whether this process is rank 0 or all ranks. Another rank of a job calls [`Self::serve`].
     #[must_use]
     pub fn leads(&self) -> bool {
-        !matches!(self, Self::Many(Many::Job(job)) if job.me() != 0)
+        !matches!(self, Self::Many(Many::Job(job, _)) if job.me() != 0)
     }
 
     /// Does this rank's part of what rank 0 checks, until the job is over.
@@ -94,7 +99,7 @@ impl Ranks {
     /// [`CheckError::Served`].
     pub fn serve(&mut self) -> Result<(), CheckError> {
         match self {
-            Self::Many(Many::Job(job)) => job::serve(job),
+            Self::Many(Many::Job(job, threads)) => job::serve(job, threads),
             _ => Ok(()),
         }
     }
@@ -102,18 +107,22 @@ impl Ranks {
     /// Whether this process is one of a job, which [`Self::leave`] ends.
     #[must_use]
     pub fn is_job(&self) -> bool {
-        matches!(self, Self::Many(Many::Job(_)))
+        matches!(self, Self::Many(Many::Job(..)))
     }
 
     /// Leaves the job, if this is one ([`Job::leave`]).
     pub fn leave(self, code: u8, was_cut: impl FnOnce() -> bool) {
-        if let Self::Many(Many::Job(job)) = self {
+        if let Self::Many(Many::Job(job, _)) = self {
             job.leave(code, was_cut);
         }
     }
 }
 
 impl Threads {
+    /// A rank without further threads.
+    #[cfg(test)]
+    const ONE: Self = Self { count: 1, cores: Vec::new(), has_messages: false };
+
     /// Searches one set of states by all threads.
     pub(crate) fn search_together(
         &self,
@@ -126,10 +135,29 @@ impl Threads {
 }
 
 impl Many {
+    /// Searches by ranks of which all threads of a process share one set of states.
+    pub(crate) fn search_shared(
+        &mut self,
+        model: &Model,
+        task: &Task<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Report, CheckError> {
+        match self {
+            Self::Threads(threads) => threads.search_together(model, task, observer),
+            Self::Job(job, threads) => hosts::search(job, model, task, threads, observer),
+        }
+    }
+
+    /// Whether ranks are to keep states of their own where they need not.
+    pub(crate) fn has_messages(&self) -> bool {
+        let (Self::Threads(threads) | Self::Job(_, threads)) = self;
+        threads.has_messages
+    }
+
     pub(crate) fn ranks_count(&self) -> usize {
         match self {
             Self::Threads(threads) => threads.count,
-            Self::Job(job) => job.ranks_count(),
+            Self::Job(job, _) => job.ranks_count(),
         }
     }
 
@@ -146,7 +174,7 @@ impl Many {
                 let outcome = threads::search(model, task, *count, cores, |rank| lead.look(rank));
                 lead.report(model, task, outcome)
             }
-            Self::Job(job) => search_job(job, model, task, observer),
+            Self::Job(job, _) => search_job(job, model, task, observer),
         }
     }
 }

@@ -46,7 +46,7 @@ impl Observer for Listener {
 }
 
 fn ranks_of(count: usize, has_messages: bool) -> Ranks {
-    Ranks::new(count, None, has_messages).expect("threads")
+    Ranks::new((count, 1), None, has_messages).expect("threads")
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(crate) const PAPERS: [(char, &str); 4] = [
 ];
 
 /// The catalogue, in the papers' order.
-pub(crate) const ENTRIES: [Entry; 35] = [
+pub(crate) const ENTRIES: [Entry; 36] = [
     ready(
         "C-fig5",
         "local TCP over time: 1 flow, 2 flows, more",
@@ -138,6 +138,12 @@ pub(crate) const ENTRIES: [Entry; 35] = [
         "NAS kernels, 16 processes",
         "communication-heavy codes gain, others a few percent",
     ),
+    Entry {
+        id: "M-divine",
+        title: "the model checker on two hosts, by messages and by TCP",
+        source: "ClearStream 2011 by Open-MX 2009",
+        law: "two hosts search at least 1.6 times as fast as one with as many cores as each",
+    },
     cumulus(
         "G-tab2",
         "IOR, one client, projected beside native",

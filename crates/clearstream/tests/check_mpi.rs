@@ -74,6 +74,45 @@ fn a_job_counts_what_one_rank_counts() {
 }
 
 #[test]
+fn threads_of_a_jobs_processes_share_states_and_count_what_one_rank_counts() {
+    let right = ModelFile::new("mpi-threads", &philosophers(5, false));
+    let wrong = ModelFile::new("mpi-threads-run", &philosophers(4, true));
+    let (_, alone) = right.check(&["--full"]);
+    for launcher in LAUNCHERS {
+        for options in [&["--threads", "3"][..], &["--messages"]] {
+            let ranks_count = if options.len() == 2 { 6 } else { 2 };
+            let all = [&["--full", "--json"], options].concat();
+            let (code, out, err) = output(job(launcher, &right, &all));
+            assert_eq!(code, Some(0), "{launcher:?}: {out}{err}");
+            let json: Value = serde_json::from_str(&out).expect("JSON, once");
+            assert_eq!(counts(&json), counts(&alone), "{launcher:?}");
+            assert_eq!(json["checks"][0]["ranks_count"], ranks_count, "{launcher:?}");
+            assert!(json["checks"][0]["sent_bytes"].as_u64().is_some_and(|bytes| bytes > 1000));
+            let (code, out, err) = output(job(launcher, &wrong, &[&["--json"], options].concat()));
+            assert_eq!(code, Some(10), "{launcher:?}: {out}{err}");
+            let json: Value = serde_json::from_str(&out).expect("JSON, once");
+            assert_eq!(assert_run(&json), 5, "{launcher:?}: each takes its left fork");
+        }
+    }
+}
+
+#[test]
+fn a_job_that_is_cut_short_says_why() {
+    let model = ModelFile::new("mpi-cut", &philosophers(12, false));
+    for launcher in LAUNCHERS {
+        for bound in [["--time", "300ms"], ["--memory", "8M"]] {
+            let options = [&["--json", "--threads", "2"][..], &bound].concat();
+            let (code, out, err) = output(job(launcher, &model, &options));
+            assert_eq!(code, Some(11), "{launcher:?}: {out}{err}");
+            let json: Value = serde_json::from_str(&out).expect("JSON, once");
+            let why = json["checks"][0]["why"].as_str().expect("a reason");
+            assert!(why.contains(bound[0]), "{launcher:?}: {why}");
+            assert!(json["checks"][0]["states_count"].as_u64().is_some_and(|count| count > 100));
+        }
+    }
+}
+
+#[test]
 fn a_job_shows_runs_and_goes_on_to_the_next_formula() {
     let model = ModelFile::new("mpi-runs", &philosophers(4, true));
     let formulas = std::env::temp_dir().join(format!("mpi-{}.ltl", std::process::id()));
@@ -133,6 +172,7 @@ fn a_job_that_loses_a_rank_neither_holds_nor_hangs() {
         // By its own launch, which has the last word.
         let mut command = Command::new(PROGRAM);
         command.arg("check").arg(&model.0).args(["--hosts", "localhost", "--ranks", "2"]);
+        command.args(["--threads", "1"]);
         command.args(["--mpirun", launcher[0]]).env("TMPDIR", model.folder()).stdin(Stdio::null());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let child = child.expect("the program runs");

@@ -59,6 +59,31 @@ fn every_way_to_receive_is_measured_by_ranks_of_stock_open_mpi_root() {
 }
 
 #[test]
+fn two_hosts_search_a_model_over_the_provider_and_over_tcp_root() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can create network namespaces");
+        return;
+    }
+    let scratch = Scratch::new("reproduce-divine").expect("a folder");
+    let output = reproduce(scratch.path(), &["M-divine"]);
+    assert!(matches!(output.status.code(), Some(0 | 3 | 5)), "{}", said(&output));
+    let results = read(scratch.path());
+    assert_eq!(results.points.len(), 3, "one host, two by messages, two by TCP");
+    for point in &results.points {
+        let PointOutcome::Measured(outcome) = &point.outcome else { panic!("{point:?}") };
+        let rate = outcome.figures.iter().find(|one| one.name == "states_per_s");
+        assert!(rate.is_some_and(|rate| rate.value > 0.0), "{point:?}");
+    }
+    let reproduction = results.reproduction.expect("a reproduction");
+    assert_eq!(reproduction.law.holds, None, "so short a search judges nothing");
+    let rows: Vec<&str> = reproduction.figures.iter().map(|row| row.name.as_str()).collect();
+    assert!(rows.contains(&"two hosts, messages / one host"), "{rows:?}");
+    assert!(reproduction.figures.iter().all(|row| row.here.is_some()), "{reproduction:?}");
+    let output = reproduce(scratch.path(), &["M-divine", "somewhere.example"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}
+
+#[test]
 fn a_table_of_applications_needs_them_and_says_so() {
     let scratch = Scratch::new("reproduce-nas").expect("a folder");
     let folder = scratch.path().to_str().expect("a path of ours");

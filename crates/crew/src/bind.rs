@@ -40,18 +40,17 @@ fn order(cores: &[Core]) -> Vec<u32> {
     keyed.into_iter().map(|(_, core)| core).collect()
 }
 
-/// Binds this process of an MPI job, unless its launcher has bound it already.
-pub fn bind_process(machine: &Machine) {
+/// The cores for the threads of this process of an MPI job, in which each process has so many; none where its launcher has
+/// bound it already, or where there are too few.
+#[must_use]
+pub fn process_cores(machine: &Machine, threads_count: usize) -> Vec<u32> {
     let online = machine.cores.iter().filter(|core| core.is_online).count();
     let usable = machine.cores.iter().filter(|core| core.is_usable).count();
     let number = |name: &str| env::var(name).ok()?.parse::<usize>().ok();
     let local = LOCAL.iter().find_map(|[rank, count]| Some((number(rank)?, number(count)?)));
-    if let Some((rank, count)) = local
-        && usable == online
-        && let Some(&core) = cores(machine, count).get(rank)
-    {
-        bind_thread(core);
-    }
+    let Some((rank, count)) = local.filter(|_| usable == online) else { return Vec::new() };
+    let all = cores(machine, count * threads_count);
+    all.chunks(threads_count.max(1)).nth(rank).map(<[u32]>::to_vec).unwrap_or_default()
 }
 
 /// Binds the calling thread.

@@ -68,17 +68,23 @@ impl Launcher {
         self.flavour
     }
 
-    /// The command that runs `ranks_count` ranks of a program on these hosts, as many on each; arguments
-    /// of the program are to be added.
+    /// The command that runs `ranks_count` processes of a program on these hosts, as many on each; arguments
+    /// of the program are to be added. Processes that `bind_themselves` are not bound by the launcher, which gives each
+    /// one core.
     #[must_use]
     pub fn command(
         &self,
         hosts: &[String],
         ranks_count: usize,
+        bind_themselves: bool,
         program: impl AsRef<OsStr>,
     ) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(options(self.flavour, hosts, ranks_count)).arg(program);
+        command.args(options(self.flavour, hosts, ranks_count));
+        if bind_themselves && self.flavour == Flavour::OpenMpi {
+            command.args(["--bind-to", "none"]);
+        }
+        command.arg(program);
         command
     }
 }

@@ -1,7 +1,7 @@
 //! MPI jobs, whatever their ranks do.
 //!
 //! A job is started on its hosts ([`Launcher`], [`ManualJob`]), its ranks are bound to cores ([`cores`],
-//! [`bind_process`]) and exchange messages ([`Exchange`]): as processes of a job ([`Job`]), which watch
+//! [`bind_thread`]) and exchange messages ([`Exchange`]): as processes of a job ([`Job`]), which watch
 //! each other and end together, or as threads of one process ([`run_threads`]). Processes of a job also
 //! have collective operations: barrier, broadcast, reduce and gather, each with a deadline.
 //!
@@ -25,7 +25,7 @@ mod threads;
 mod vendor;
 mod waiting;
 
-pub use bind::{bind_process, bind_thread, cores};
+pub use bind::{bind_thread, cores, process_cores};
 pub use collective::{Collective, CollectiveError, Combine, Operation, Output};
 pub use exchange::{Exchange, ExchangeError, Transport};
 pub use job::{Job, Timing};

@@ -22,4 +22,4 @@ pub use pairs::StoreFull;
 pub use reach::{Progress, Reach, System};
 pub use snapshot::SnapshotError;
 pub use store::{Batch, StateId, Store, Unpacked};
-pub use together::{Ended, SharedSearch, ThreadFailed};
+pub use together::{Ended, HostEnd, SharedSearch, ThreadFailed};

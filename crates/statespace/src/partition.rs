@@ -16,7 +16,7 @@
 //! A [`Rank`] is a machine without input or output: [`Rank::handle`] takes a message, [`Rank::work`]
 //! goes on, [`Rank::poll`] gives what is to be sent. Messages between two ranks must arrive in order.
 
-mod home;
+pub(crate) mod home;
 mod lead;
 mod manifest;
 mod marks;
@@ -24,7 +24,7 @@ mod mesh;
 mod message;
 mod queue;
 mod rank;
-mod sent;
+pub(crate) mod sent;
 mod thin;
 
 pub use lead::{Ending, Outcome};
@@ -124,9 +124,9 @@ pub struct Figures {
 
 impl Figures {
     /// How many figures there are.
-    const COUNT: usize = 10;
+    pub(crate) const COUNT: usize = 10;
 
-    fn to_array(self) -> [u64; Self::COUNT] {
+    pub(crate) fn to_array(self) -> [u64; Self::COUNT] {
         [
             self.states_count,
             self.queued_count,
@@ -141,7 +141,7 @@ impl Figures {
         ]
     }
 
-    fn from_array(values: [u64; Self::COUNT]) -> Self {
+    pub(crate) fn from_array(values: [u64; Self::COUNT]) -> Self {
         let [states_count, queued_count, transitions_count, deadlocks_count, ..] = values;
         let [.., depth, memory_bytes, again_count, sent_batches, sent_bytes, marked_count] = values;
         Self {

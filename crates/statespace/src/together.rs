@@ -7,12 +7,16 @@
 //! well, and do that together.
 //!
 //! [`SharedSearch::work`] is called by each thread; who called the threads may look at
-//! [`SharedSearch::progress`] meanwhile, and [`SharedSearch::stop`] them.
+//! [`SharedSearch::progress`] meanwhile, and [`SharedSearch::stop`] them. Many hosts may search together, each with
+//! threads of its own ([`SharedSearch::of_host`]).
 
+mod far;
+mod hosts;
+mod letter;
 mod level;
 mod meeting;
+mod seat;
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
@@ -21,11 +25,14 @@ use crate::pairs::shared::{CacheAligned, SharedPairs};
 use crate::partition::Subject;
 use crate::reach::Progress;
 use crate::store::shape::Halves;
-use crate::store::shared::{NumberCache, SharedStore};
-use crate::store::{Batch, StateId, Unpacked};
+use crate::store::shared::SharedStore;
+use crate::store::{StateId, Unpacked};
+use far::Far;
+pub use far::HostEnd;
 use level::Levels;
 use meeting::Meeting;
 pub use meeting::ThreadFailed;
+use seat::{Counts, Seat};
 
 /// States whose successors are looked up together.
 const BATCH_STATES: usize = 64;
@@ -54,6 +61,8 @@ pub enum Ended {
 enum Order {
     /// Look at the states of this level.
     Look,
+    /// Add what other hosts send until theirs are looked at too.
+    Receive,
     /// Make a larger index of the old one.
     Grow(Which),
     /// Put into it what is left.
@@ -81,6 +90,8 @@ struct Common {
     halves: Mutex<Option<Halves>>,
     /// Why they stopped before all was done.
     ended: Option<Ended>,
+    /// States looked at before this level, where there are other hosts.
+    looked_before: u64,
 }
 
 impl Common {
@@ -97,28 +108,6 @@ impl Common {
             Which::Roots => &self.store.roots,
         }
     }
-}
-
-/// What one thread works with; its own while it works.
-#[derive(Debug, Default)]
-struct Seat {
-    hand: NumberCache,
-    /// States of this level it still has to look at.
-    rest: Range<StateId>,
-    /// New states.
-    found: Vec<Range<StateId>>,
-    batch: Batch,
-    parent: Unpacked,
-    broken: Option<StateId>,
-    counts: Counts,
-}
-
-#[derive(Debug, Default, Clone, Copy)]
-struct Counts {
-    found: u64,
-    looked: u64,
-    transitions: u64,
-    deadlocks: u64,
 }
 
 /// [`Counts`] for others to read.
@@ -152,6 +141,8 @@ pub struct SharedSearch {
     halt: CacheAligned<AtomicU8>,
     /// Whether it goes on after a violation.
     is_full: bool,
+    /// The other hosts that search, if there are any.
+    far: Option<Far>,
 }
 
 impl SharedSearch {
@@ -170,18 +161,31 @@ impl SharedSearch {
         is_full: bool,
         memory_bytes: usize,
     ) -> Result<Self, StoreFull> {
+        Self::begin(initial, threads_count, is_full, memory_bytes, None)
+    }
+
+    fn begin(
+        initial: &[u8],
+        threads_count: usize,
+        is_full: bool,
+        memory_bytes: usize,
+        far: Option<Far>,
+    ) -> Result<Self, StoreFull> {
         assert!(threads_count > 0, "somebody must search");
         let mut store = SharedStore::new(initial.len());
-        let mut seat = Seat::default();
-        store.prepare(&mut seat.hand, &Unpacked::default(), initial, &mut seat.batch)?;
-        seat.flush(&store)?;
+        let mut seat = Seat::new(far.as_ref());
+        if far.as_ref().is_none_or(|far| far.is_home(initial)) {
+            seat.add(&store, initial)?;
+            seat.flush(&store)?;
+        }
         store.limit_memory(memory_bytes.saturating_sub(store.memory_bytes()));
         let levels = Levels::new(std::mem::take(&mut seat.found), threads_count);
         let tallies: Vec<CacheAligned<Tally>> =
             (0..threads_count).map(|_| CacheAligned::default()).collect();
         tallies[0].0.set(seat.counts);
-        let mut seats: Vec<_> = (1..threads_count).map(|_| CacheAligned::default()).collect();
-        seats.insert(0, CacheAligned(Mutex::new(seat)));
+        let others = (1..threads_count).map(|_| Seat::new(far.as_ref()));
+        let seats: Vec<_> = [seat].into_iter().chain(others).collect();
+        let seats = seats.into_iter().map(|seat| CacheAligned(Mutex::new(seat))).collect();
         let common = Common {
             order: Order::Look,
             store,
@@ -189,6 +193,7 @@ impl SharedSearch {
             broken: None,
             halves: Mutex::default(),
             ended: None,
+            looked_before: 0,
         };
         Ok(Self {
             common: RwLock::new(common),
@@ -199,6 +204,7 @@ impl SharedSearch {
             next_piece: CacheAligned::default(),
             halt: CacheAligned(AtomicU8::new(GO_ON)),
             is_full,
+            far,
         })
     }
 
@@ -210,24 +216,44 @@ impl SharedSearch {
     /// # Panics
     /// When there is no such thread, or two of the number.
     pub fn work(&self, me: usize, system: &mut impl Subject) -> Result<(), ThreadFailed> {
+        self.work_and_post(me, system, &mut |_is_idle| std::hint::spin_loop())
+    }
+
+    /// The same where there are other hosts: `post` is called again and again, and told whether there is nothing else to
+    /// do. That of thread 0 carries messages, that of any other thread may wait a little.
+    ///
+    /// # Errors
+    /// As of [`Self::work`].
+    ///
+    /// # Panics
+    /// As of [`Self::work`].
+    pub fn work_and_post(
+        &self,
+        me: usize,
+        system: &mut impl Subject,
+        post: &mut dyn FnMut(bool),
+    ) -> Result<(), ThreadFailed> {
         let alarm = Alarm(&self.meeting.0);
         loop {
-            if self.perform(me, system) {
+            if self.perform(me, system, post) {
                 std::mem::forget(alarm);
                 return Ok(());
             }
             if self.meeting.0.arrive()? {
                 while self.decide() {
-                    self.perform(me, system);
+                    self.perform(me, system, post);
                 }
                 self.meeting.0.open();
             }
         }
     }
 
-    /// Ends it soon.
+    /// Ends it soon, on all hosts.
     pub fn stop(&self) {
-        self.halt.0.fetch_max(STOP, Ordering::Relaxed);
+        let before = self.halt.0.fetch_max(STOP, Ordering::Relaxed);
+        if let (GO_ON, Some(far)) = (before, &self.far) {
+            far.halt_all();
+        }
     }
 
     /// How far it is.
@@ -268,18 +294,11 @@ impl SharedSearch {
         let (id, level) = common.broken?;
         let mut state = Unpacked::default();
         common.store.unpack(id, &mut state);
+        drop(common);
         let mut way = vec![state.bytes().to_vec()];
         for level in (0..level).rev() {
-            let wanted = way.last().cloned().unwrap_or_default();
-            for candidate in common.levels.states(level) {
-                common.store.unpack(candidate, &mut state);
-                let mut leads_there = false;
-                system.each(state.bytes(), |next| leads_there |= next == wanted);
-                if leads_there {
-                    way.push(state.bytes().to_vec());
-                    break;
-                }
-            }
+            let before = way.last().and_then(|wanted| self.before(level, wanted, system));
+            way.extend(before);
         }
         way.reverse();
         Some(way)
@@ -304,13 +323,19 @@ impl SharedSearch {
     }
 
     /// Does what all do; whether it was the last.
-    fn perform(&self, me: usize, system: &mut impl Subject) -> bool {
+    fn perform(&self, me: usize, system: &mut impl Subject, post: &mut dyn FnMut(bool)) -> bool {
         let common = self.common();
         match common.order {
             Order::Look => {
                 let mut seat = self.seat(me);
                 // StoreFull: the leader finds the store full, or makes it grow and says to look again.
-                self.look(&common, &mut seat, me, system).ok();
+                self.look(&common, &mut seat, me, system, post).ok();
+                self.tallies[me].0.set(seat.counts);
+            }
+            Order::Receive => {
+                let mut seat = self.seat(me);
+                // StoreFull: as above.
+                self.receive(&common, &mut seat, post).ok();
                 self.tallies[me].0.set(seat.counts);
             }
             Order::Grow(which) => common.pairs_ref(which).grow_segments(),
@@ -328,22 +353,36 @@ impl SharedSearch {
         seat: &mut Seat,
         me: usize,
         system: &mut impl Subject,
+        post: &mut dyn FnMut(bool),
     ) -> Result<(), StoreFull> {
         let store = &common.store;
         let is_watching = common.broken.is_none();
+        let level = common.levels.depth() as u32;
         loop {
+            if let Some(far) = &self.far {
+                seat.take_in(far, store)?;
+                post(far.is_blocked());
+                if far.is_blocked() && !self.is_halted() && !store.wants_more() {
+                    continue;
+                }
+            }
             if seat.rest.is_empty() {
                 let chunk = self.next_chunk.0.fetch_add(1, Ordering::Relaxed);
                 match common.levels.chunk(chunk) {
                     Some(states) => seat.rest = states,
-                    None => return seat.flush(store),
+                    None => {
+                        if let (Some(far), Some(away)) = (&self.far, &mut seat.away) {
+                            away.close(far);
+                        }
+                        return seat.flush(store);
+                    }
                 }
             }
             while !seat.rest.is_empty() {
                 if self.is_halted() || store.wants_more() {
                     return Ok(());
                 }
-                let steps = seat.expand(store, system)?;
+                let steps = seat.expand(store, system, self.far.as_ref(), level)?;
                 if is_watching && system.is_broken(seat.parent.bytes(), steps) {
                     seat.broken.get_or_insert(seat.rest.start - 1);
                     if !self.is_full {
@@ -382,7 +421,7 @@ impl SharedSearch {
         let mut seats: Vec<_> = (0..self.seats.len()).map(|number| self.seat(number)).collect();
         self.next_piece.0.store(0, Ordering::Relaxed);
         common.order = match common.order {
-            Order::Look => self.looked(common, &mut seats),
+            Order::Look | Order::Receive => self.looked(common, &mut seats),
             Order::Grow(which) => {
                 common.pairs(which).end_growth();
                 Order::Put(which)
@@ -399,8 +438,7 @@ impl SharedSearch {
             Order::End => Order::End,
         };
         // What others left undone, when the store had to grow, is theirs.
-        let is_begun =
-            |seat: &MutexGuard<'_, Seat>| !seat.rest.is_empty() || !seat.batch.is_empty();
+        let is_begun = |seat: &MutexGuard<'_, Seat>| seat.is_begun();
         common.order == Order::Look && common.levels.is_small() && !seats.iter().any(is_begun)
     }
 
@@ -410,8 +448,16 @@ impl SharedSearch {
         if common.broken.is_none() {
             common.broken = seats.iter().find_map(|seat| seat.broken).map(|id| (id, depth));
         }
+        let is_broken = common.broken.is_some_and(|(_, level)| level == depth);
+        let looked_count = seats.iter().map(|seat| seat.counts.looked).sum::<u64>();
+        let tell_done = |far: &Far, common: &Common| {
+            far.tell_done(looked_count - common.looked_before, is_broken);
+        };
         match self.halt.0.load(Ordering::Relaxed) {
-            BROKEN => return Order::End,
+            BROKEN => {
+                self.far.iter().for_each(|far| tell_done(far, common));
+                return Order::End;
+            }
             STOP => return end(common, Ended::Stopped),
             _ => {}
         }
@@ -419,16 +465,35 @@ impl SharedSearch {
             return order;
         }
         if common.store.is_full() {
+            self.far.iter().for_each(Far::halt_all);
             return end(common, Ended::StoreFull);
         }
-        if seats.iter().any(|seat| !seat.rest.is_empty() || !seat.batch.is_empty()) {
+        if seats.iter().any(|seat| seat.is_begun()) {
             return Order::Look;
         }
-        let found = seats.iter_mut().flat_map(|seat| std::mem::take(&mut seat.found));
-        self.next_chunk.0.store(0, Ordering::Relaxed);
-        if !common.levels.go_on(found) {
+        let found = |seats: &mut [MutexGuard<'_, Seat>]| {
+            let found = seats.iter_mut().flat_map(|seat| std::mem::take(&mut seat.found));
+            found.collect::<Vec<_>>()
+        };
+        if let Some(far) = &self.far {
+            tell_done(far, common);
+            if !far.is_level_complete() {
+                return Order::Receive;
+            }
+            let level = far.go_on();
+            if level.looked_count == 0 {
+                common.levels.forget_empty();
+                return Order::End;
+            }
+            if level.is_broken && !self.is_full {
+                return Order::End;
+            }
+            common.looked_before = looked_count;
+            common.levels.add(found(seats));
+        } else if !common.levels.go_on(found(seats)) {
             return Order::End;
         }
+        self.next_chunk.0.store(0, Ordering::Relaxed);
         let halves = common.store.time_to_look(common.levels.states_count());
         let order = if halves.is_some() { Order::Sample } else { Order::Look };
         *lock(&common.halves) = halves;
@@ -451,45 +516,6 @@ fn grow(common: &mut Common) -> Option<Order> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Seat {
-    /// Looks at the steps of its next state; how many there are. After [`StoreFull`] it is still the next.
-    #[inline]
-    fn expand(
-        &mut self,
-        store: &SharedStore,
-        system: &mut impl Subject,
-    ) -> Result<usize, StoreFull> {
-        let Self { hand, rest, batch, parent, counts, .. } = self;
-        store.unpack(rest.start, parent);
-        let mut done = Ok(());
-        let steps = system.each(parent.bytes(), |state| {
-            if done.is_ok() {
-                done = store.prepare(hand, parent, state, batch);
-            }
-        });
-        done?;
-        rest.start += 1;
-        counts.looked += 1;
-        counts.transitions += steps as u64;
-        counts.deadlocks += u64::from(steps == 0 && !system.is_error(parent.bytes()));
-        Ok(steps)
-    }
-
-    /// Adds the states that wait.
-    fn flush(&mut self, store: &SharedStore) -> Result<(), StoreFull> {
-        let Self { hand, batch, found, counts, .. } = self;
-        store.insert_batch(hand, batch, |id, is_new| {
-            if is_new {
-                counts.found += 1;
-                match found.last_mut() {
-                    Some(row) if row.end == id => row.end += 1,
-                    _ => found.push(id..id + 1),
-                }
-            }
-        })
-    }
 }
 
 /// Tells the others when its thread ends in any way but a good one.

@@ -3,6 +3,7 @@
 mod fair;
 #[path = "support/graph.rs"]
 mod graph;
+mod hosts;
 mod oracle;
 mod partition;
 #[path = "support/promised.rs"]

@@ -9,7 +9,7 @@ use statespace::LossyStorage;
 use statespace::partition::{Goal, Outcome};
 
 use super::keep::Files;
-use super::{ModelRank, Task, drive, keep};
+use super::{ModelRank, Task, Threads, drive, hosts, keep};
 use crate::options::Bounds;
 use crate::{CheckError, DriveError};
 
@@ -29,33 +29,37 @@ fn try_search<T: Transport>(
     task: &Task<'_>,
     look: impl FnMut(&mut ModelRank<'_>) -> Result<(), DriveError>,
 ) -> Result<Outcome, DriveError> {
-    job.order(&encode(model, task))?;
+    job.order(&encode(model, task, false))?;
     let mut rank = keep::begin(model, task, (0, job.ranks_count()), job)?;
     drive(&mut rank, job, (task.files, 0), look)?;
     rank.outcome().ok_or(DriveError::NoOutcome)
 }
 
 /// Searches what rank 0 hands out until nothing more comes; for all other ranks.
-pub(super) fn serve<T: Transport>(job: &mut Job<T>) -> Result<(), CheckError> {
-    try_serve(job).map_err(|error| {
+pub(super) fn serve<T: Transport>(job: &mut Job<T>, threads: &Threads) -> Result<(), CheckError> {
+    try_serve(job, threads).map_err(|error| {
         job.give_up();
         CheckError::Served { me: job.me(), error }
     })
 }
 
-fn try_serve<T: Transport>(job: &mut Job<T>) -> Result<(), DriveError> {
+fn try_serve<T: Transport>(job: &mut Job<T>, threads: &Threads) -> Result<(), DriveError> {
     while let Some(order) = job.next_order()? {
         let (model, order) = decode(&order).ok_or(DriveError::UnknownOrder)?;
         let (task, us) = (order.task(), (job.me(), job.ranks_count()));
+        if order.is_shared {
+            hosts::serve(job, &model, &task, threads)?;
+            continue;
+        }
         let mut rank = keep::begin(&model, &task, us, job)?;
         drive(&mut rank, job, (task.files, us.0), |_| Ok(()))?;
     }
     Ok(())
 }
 
-/// What is asked of a model, as an order to the other ranks.
-fn encode(model: &Model, task: &Task<'_>) -> Vec<u8> {
-    let flags = [task.allow_deadlock, task.bounds.is_reduced].map(u8::from);
+/// What is asked of a model, as an order to the other ranks. With `is_shared` the threads of each share a set of states.
+pub(super) fn encode(model: &Model, task: &Task<'_>, is_shared: bool) -> Vec<u8> {
+    let flags = [task.allow_deadlock, task.bounds.is_reduced, is_shared].map(u8::from);
     let kept = kept_code(task.kept).to_le_bytes();
     let (aim, files) = ([aim_code(task.aim)], task.files.encode());
     [&aim[..], &flags, &kept, &files, model.source().as_bytes()].concat()
@@ -63,7 +67,7 @@ fn encode(model: &Model, task: &Task<'_>) -> Vec<u8> {
 
 /// What an order asks for; none where it is malformed.
 fn decode(order: &[u8]) -> Option<(Model, Order)> {
-    let [aim, allow_deadlock, is_reduced, rest @ ..] = order else { return None };
+    let [aim, allow_deadlock, is_reduced, is_shared, rest @ ..] = order else { return None };
     let (kept, rest) = rest.split_first_chunk()?;
     let (files, text) = Files::decode(rest)?;
     let model = Model::parse(std::str::from_utf8(text).ok()?).ok()?;
@@ -71,6 +75,7 @@ fn decode(order: &[u8]) -> Option<(Model, Order)> {
         aim: aim_of(*aim)?,
         allow_deadlock: *allow_deadlock != 0,
         is_reduced: *is_reduced != 0,
+        is_shared: *is_shared != 0,
         kept: kept_of(u64::from_le_bytes(*kept)),
         files,
     };
@@ -82,6 +87,7 @@ struct Order {
     aim: Goal,
     allow_deadlock: bool,
     is_reduced: bool,
+    is_shared: bool,
     kept: Option<LossyStorage>,
     files: Files,
 }
@@ -148,7 +154,7 @@ mod tests {
     use crew::{MemoryTransport, Timing};
 
     use super::*;
-    use crate::ranks::{LOST_CODE, search_job};
+    use crate::ranks::{LOST_CODE, hosts, search_job};
     use crate::report::{Report, Verdict};
     use crate::{Options, Ranks, check};
 
@@ -162,16 +168,24 @@ mod tests {
         Model::parse(&(text + "system async;\n")).expect("a model")
     }
 
+    /// Threads of each process that share one set of states; a set for each rank if absent.
+    type Shared = Option<usize>;
+
+    fn threads(count: usize) -> Threads {
+        Threads { count, ..Threads::ONE }
+    }
+
     /// Searches by ranks that are the processes of a job in memory; `other` is what ranks 1 and up do.
     fn search_in_memory(
         model: &Model,
-        count: usize,
+        (count, shared): (usize, Shared),
+        is_full: bool,
         timing: Timing,
         other: impl Fn(&mut Job<MemoryTransport>, &AtomicBool) + Sync,
     ) -> Report {
         let files = Files::default();
         let task = Task {
-            aim: Goal::BadState { is_full: true },
+            aim: Goal::BadState { is_full },
             allow_deadlock: false,
             what: "",
             bounds: Bounds::default(),
@@ -183,7 +197,10 @@ mod tests {
         let run = |end: MemoryTransport| {
             let mut job = Job::over(end, timing, LOST_CODE);
             if job.me() == 0 {
-                let report = search_job(&mut job, model, &task, &mut ());
+                let report = match shared {
+                    None => search_job(&mut job, model, &task, &mut ()),
+                    Some(count) => hosts::search(&mut job, model, &task, &threads(count), &mut ()),
+                };
                 is_reported.store(true, Ordering::Release);
                 job.leave(0, || false);
                 return Some(report.expect("a report"));
@@ -206,15 +223,59 @@ mod tests {
         let model = model(4);
         let options = Options { is_full: true, ..Options::default() };
         let alone = check(&model, None, &options, &mut Ranks::One, &mut ()).expect("a report");
-        for count in 2..=4 {
-            let report = search_in_memory(&model, count, Timing::default(), |job, _| {
-                serve(job).expect("the job goes on");
+        for (count, shared) in [
+            (2, None),
+            (3, None),
+            (4, None),
+            (2, Some(1)),
+            (2, Some(2)),
+            (3, Some(2)),
+            (4, Some(1)),
+        ] {
+            let threads_count = shared.unwrap_or(1);
+            let job = (count, shared);
+            let report = search_in_memory(&model, job, true, Timing::default(), |job, _| {
+                serve(job, &threads(threads_count)).expect("the job goes on");
             });
             assert!(matches!(report.verdict, Verdict::Holds), "{report:?}");
             let counts =
                 |report: &Report| (report.progress.states_count, report.progress.transitions_count);
             assert_eq!(counts(&report), counts(&alone[0]));
-            assert_eq!(report.ranks.map(|traffic| traffic.ranks_count), Some(count));
+            assert_eq!(
+                report.ranks.map(|traffic| traffic.ranks_count),
+                Some(count * threads_count)
+            );
+            let sent_bytes = report.ranks.map(|traffic| traffic.sent_bytes);
+            assert!(sent_bytes.is_some_and(|bytes| bytes > 10_000), "{report:?}");
+            let depth = report.progress.depth;
+            assert_eq!(depth, alone[0].progress.depth, "{report:?}");
+        }
+    }
+
+    /// Processes that raise a number until one of them is past 40, of which each has its share.
+    fn broken_model() -> Model {
+        let process = "process P { byte n; state s; init s; assert s: n < 40; trans s -> s { guard n < 45; effect n = n + 1; }; }";
+        let other = process.replace(" P ", " Q ").replace(" assert s: n < 40;", "");
+        Model::parse(&format!("{process}\n{other}\nsystem async;\n")).expect("a model")
+    }
+
+    #[test]
+    fn processes_whose_threads_share_states_show_a_shortest_run() {
+        let model = broken_model();
+        let alone = check(&model, None, &Options::default(), &mut Ranks::One, &mut ());
+        let run = |report: &Report| match &report.verdict {
+            Verdict::Violated { why, run, .. } => (why.clone(), run.len()),
+            other => panic!("{other:?}"),
+        };
+        let wanted = run(&alone.expect("a report")[0]);
+        for is_full in [false, true] {
+            for (count, threads_count) in [(2, 1), (2, 2), (3, 1)] {
+                let job = (count, Some(threads_count));
+                let report = search_in_memory(&model, job, is_full, Timing::default(), |job, _| {
+                    serve(job, &threads(threads_count)).expect("the job goes on");
+                });
+                assert_eq!(run(&report), wanted, "{is_full} {job:?}");
+            }
         }
     }
 
@@ -222,18 +283,22 @@ mod tests {
     fn a_search_that_loses_a_rank_is_undecided() {
         let timing =
             Timing { beat_every: Duration::from_millis(10), lost_after: Duration::from_secs(1) };
-        let report = search_in_memory(&model(4), 2, timing, |job, is_reported| {
-            // Says nothing from its order on.
-            job.next_order().expect("an order");
-            let start = Instant::now();
-            while !is_reported.load(Ordering::Acquire) && start.elapsed() < Duration::from_secs(20)
-            {
-                thread::sleep(Duration::from_millis(1));
-            }
-            job.give_up();
-        });
-        let Verdict::Undecided(why) = &report.verdict else { panic!("{report:?}") };
-        assert_eq!(why, "rank 1 sent nothing for 1 s and is considered lost");
+        for shared in [None, Some(1), Some(2)] {
+            let job = (2, shared);
+            let report = search_in_memory(&model(4), job, true, timing, |job, is_reported| {
+                // Says nothing from its order on.
+                job.next_order().expect("an order");
+                let start = Instant::now();
+                while !is_reported.load(Ordering::Acquire)
+                    && start.elapsed() < Duration::from_secs(20)
+                {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                job.give_up();
+            });
+            let Verdict::Undecided(why) = &report.verdict else { panic!("{report:?}") };
+            assert_eq!(why, "rank 1 sent nothing for 1 s and is considered lost");
+        }
     }
 
     #[test]
@@ -250,11 +315,11 @@ mod tests {
                 let (what, fairness) = ("", None);
                 let task =
                     Task { aim, allow_deadlock: true, what, bounds, kept, files: &files, fairness };
-                let order = encode(&model, &task);
+                let order = encode(&model, &task, true);
                 let (same, back) = decode(&order).expect("an order");
                 assert_eq!(same.source(), model.source());
                 assert_eq!((back.aim, back.kept, &back.files), (aim, kept, &files));
-                assert!(back.allow_deadlock && back.is_reduced);
+                assert!(back.allow_deadlock && back.is_reduced && back.is_shared);
                 for length in 0..order.len() - model.source().len() {
                     assert!(decode(&order[..length]).is_none(), "cut to {length}");
                 }

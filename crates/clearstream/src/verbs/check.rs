@@ -111,7 +111,8 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "TIME", value_parser = options::duration, help_heading = SEARCH)]
     time: Option<Duration>,
     /// Search with this many ranks. Without --hosts they are threads that share one set of states (for
-    /// formulas, each has its own part); with --hosts, processes of an MPI job.
+    /// formulas, each has its own part); with --hosts, the same threads on each host, which exchange messages
+    /// between hosts (for formulas, processes of an MPI job).
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = RANKS)]
     ranks: Option<u16>,
     /// Search on these hosts, by default with one rank on each: mpirun starts this program there
@@ -119,6 +120,10 @@ pub(crate) struct CheckArgs {
     /// needed.
     #[arg(long, value_name = "HOST", value_delimiter = ',', help_heading = RANKS)]
     hosts: Vec<String>,
+    /// Threads of each process of an MPI job (--hosts, or a launcher of your own). They share one set of states; messages go
+    /// between processes only. For searches that partition the states (see --messages), start more processes instead.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = RANKS)]
+    threads: Option<u16>,
     /// Bind each rank to its own physical core as long as there are enough, alternating between
     /// packages. --hosts implies it; in a job of your own, the launcher's binding takes precedence.
     #[arg(long, help_heading = RANKS)]
@@ -126,8 +131,8 @@ pub(crate) struct CheckArgs {
     /// The command line that the user typed, from the program that started the ranks.
     #[arg(long, hide = true, value_name = "WORDS")]
     typed: Option<String>,
-    /// Let threads exchange messages and keep separate sets of states, like the ranks of an MPI job.
-    #[arg(long, conflicts_with = "hosts", help_heading = RANKS)]
+    /// Let ranks keep separate sets of states and exchange messages, threads too, as they do for formulas.
+    #[arg(long, help_heading = RANKS)]
     messages: bool,
     /// The launcher for --hosts.
     #[arg(long, value_name = "PROGRAM", default_value = "mpirun", requires = "hosts", help_heading = RANKS)]
@@ -153,12 +158,14 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
             "no model: name a file, or one that comes with the program (`clearstream check --example` lists them)",
         ));
     }
-    let ranks_count = ranks_count(args);
+    let (ranks, threads) = (args.ranks.map(usize::from), args.threads.map(usize::from));
     if !args.hosts.is_empty() {
-        return launch::run(&args.mpirun, &args.hosts, ranks_count);
+        let shape = launch::Shape::of(args.hosts.len(), ranks, threads, || can_share(args));
+        return launch::run(&args.mpirun, &args.hosts, shape);
     }
+    let (ranks_count, threads_count) = (ranks_count(args), threads.unwrap_or(1));
     let machine = args.bind.then(topology::machine);
-    let ranks = Ranks::new(ranks_count, machine.as_ref(), args.messages);
+    let ranks = Ranks::new((ranks_count, threads_count), machine.as_ref(), args.messages);
     let mut ranks = ranks.map_err(|error| match error {
         MpiError::NoLibrary { .. } => VerbError::missing(error),
         _ => VerbError::from_error(&error),
@@ -247,6 +254,23 @@ const EXPERIMENT: &str = "check";
 
 fn ranks_count(args: &CheckArgs) -> usize {
     args.ranks.map_or(args.hosts.len().max(1), usize::from)
+}
+
+/// Whether the threads of a process can share one set of states: not for formulas, lossy storage and checkpoints. A model
+/// that cannot be read is for rank 0 to complain about.
+fn can_share(args: &CheckArgs) -> bool {
+    let is_partitioned = args.messages
+        || args.ltl.is_some()
+        || args.hash_compaction
+        || args.bitstate.is_some()
+        || args.checkpoint.is_some()
+        || args.resume.is_some();
+    let has_property = || {
+        let text = Given::new(args).and_then(|given| given.expanded(&args.define)).ok();
+        let model = text.and_then(|(text, _)| Model::parse(&text).ok());
+        model.is_none_or(|model| model.has_property())
+    };
+    !is_partitioned && !has_property()
 }
 
 /// One search by all ranks; it gives one report per checked property.

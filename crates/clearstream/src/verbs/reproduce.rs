@@ -89,6 +89,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
         "C-ceiling" | "C-fig10" | "G-tune" => return local::run(entry, args, json),
         "C-energy" => return energy::run(entry, args, json),
         "C-divine" | "C-mix" => return divine::run(entry, args, json),
+        "M-divine" => return messages::searching::run(entry, args, json),
         "M-idle" => return idle::run(entry, args, json),
         "P-pipe" | "P-vale" => return packets::run(entry, args, json),
         id if guests::is_one(id) => return guests::run(entry, args, json),

@@ -34,7 +34,7 @@ const WORD_BYTES: usize = 8;
 
 /// Says where states belong.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Home {
+pub(crate) struct Home {
     /// Where a word of the state begins, and which of its bits count.
     counted: Vec<(usize, u64)>,
     salt: u64,
@@ -43,7 +43,7 @@ pub(super) struct Home {
 
 impl Home {
     /// For so many ranks, which must all ask for the same system.
-    pub(super) fn find(system: &mut impl System, ranks_count: usize) -> Self {
+    pub(crate) fn find(system: &mut impl System, ranks_count: usize) -> Self {
         let length = system.state_bytes();
         let all = Self { counted: words(length), salt: 0, ranks_count };
         if ranks_count == 1 || length < WORD_BYTES {
@@ -64,7 +64,7 @@ impl Home {
 
     /// The rank a state belongs to.
     #[inline]
-    pub(super) fn of(&self, state: &[u8]) -> usize {
+    pub(crate) fn of(&self, state: &[u8]) -> usize {
         ((u128::from(self.hash(state)) * self.ranks_count as u128) >> 64) as usize
     }
 
@@ -270,7 +270,7 @@ fn mix(mixed: u64, word: u64) -> u64 {
 
 /// Mixes all bits of some bytes.
 #[inline]
-pub(super) fn hash(bytes: &[u8]) -> u64 {
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let mut mixed = 0x9e37_79b9_7f4a_7c15u64;
     // Bytes were written just now, one by one: each is read once.
     let (chunks, rest) = bytes.as_chunks::<8>();

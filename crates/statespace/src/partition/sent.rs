@@ -8,7 +8,7 @@ const DISTANCE_BYTES: usize = size_of::<u32>();
 
 /// A table with one place for each hash; the newest stays.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(crate) struct Sent {
     place_bytes: usize,
     mask: usize,
     /// In each place the distance a state was sent with, 0 where none was, and the state.
@@ -16,7 +16,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    pub(super) fn new(state_bytes: usize) -> Self {
+    pub(crate) fn new(state_bytes: usize) -> Self {
         let place_bytes = DISTANCE_BYTES + state_bytes;
         let places = ((BYTES / place_bytes + 1).next_power_of_two() / 2).max(1);
         Self { place_bytes, mask: places - 1, places: vec![0; places * place_bytes] }
@@ -25,7 +25,7 @@ impl Sent {
     /// Whether this state was sent with this distance, which is never 0, or a smaller one; from now
     /// on it was.
     #[inline]
-    pub(super) fn knows(&mut self, hash: u64, state: &[u8], distance: u32) -> bool {
+    pub(crate) fn knows(&mut self, hash: u64, state: &[u8], distance: u32) -> bool {
         let at = (hash as usize & self.mask) * self.place_bytes;
         let place = &mut self.places[at..at + self.place_bytes];
         let (known, kept) = place.split_at_mut(DISTANCE_BYTES);
@@ -38,11 +38,11 @@ impl Sent {
         false
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.places.fill(0);
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.places.len()
     }
 }

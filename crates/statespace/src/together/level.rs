@@ -35,18 +35,25 @@ impl Levels {
             level_states: 0,
             states_count: 0,
         };
-        levels.go_on(first);
+        levels.add(first);
         levels
     }
 
     /// Goes on to the next level; false if there is none.
     pub(super) fn go_on(&mut self, rows: impl IntoIterator<Item = Range<StateId>>) -> bool {
+        let mut rows = rows.into_iter().peekable();
+        let is_any = rows.peek().is_some();
+        if is_any {
+            self.add(rows);
+        }
+        is_any
+    }
+
+    /// Goes on to the next level, which may be empty where other hosts have states of it.
+    pub(super) fn add(&mut self, rows: impl IntoIterator<Item = Range<StateId>>) {
         let first = self.rows.len();
         self.rows.extend(rows);
         let states = self.rows[first..].iter().map(ExactSizeIterator::len).sum();
-        if states == 0 {
-            return false;
-        }
         self.ends.push(self.rows.len());
         self.level_states = states;
         self.states_count += states as u64;
@@ -63,7 +70,13 @@ impl Levels {
                 self.chunks.push(chunk);
             }
         }
-        true
+    }
+
+    /// Takes back a last level that is empty on all hosts.
+    pub(super) fn forget_empty(&mut self) {
+        if self.ends.len() > 1 {
+            self.ends.pop();
+        }
     }
 
     /// A part of the level that is looked at.
@@ -91,10 +104,14 @@ impl Levels {
         u32::try_from(self.states_count).unwrap_or(u32::MAX)
     }
 
-    /// The states of a level.
+    /// The states of a level; none of one that was not begun.
     pub(super) fn states(&self, level: usize) -> impl Iterator<Item = StateId> {
-        let first = if level == 0 { 0 } else { self.ends[level - 1] };
-        self.rows[first..self.ends[level]].iter().cloned().flatten()
+        let first = level.checked_sub(1).map_or(0, |before| self.end(before));
+        self.rows[first..self.end(level)].iter().cloned().flatten()
+    }
+
+    fn end(&self, level: usize) -> usize {
+        self.ends.get(level).copied().unwrap_or(self.rows.len())
     }
 
     /// Memory in use, bytes.

@@ -80,7 +80,8 @@ impl Meeting {
         self.sleeping.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_broken(&self) -> bool {
+    /// Whether a thread is gone.
+    pub(super) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
     }
 

@@ -13,15 +13,44 @@ use crate::exit::{Exit, VerbError};
 use crate::signals;
 use crate::typed;
 
-/// Options for the launcher, not for the ranks; each has a value.
-const OURS: [&str; 3] = ["--hosts", "--ranks", "--mpirun"];
+/// Options for the launcher, not for the ranks; each has a value. The ranks get their threads from this module.
+const OURS: [&str; 4] = ["--hosts", "--ranks", "--mpirun", "--threads"];
 
 /// The option without a value; every rank gets it exactly once, from this module.
 const BIND: &str = "--bind";
 
-/// Runs the same command line as `ranks_count` ranks on these hosts, and ends as rank 0 did. Ctrl-C and
+/// The processes of a job, and the threads of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) processes_count: usize,
+    pub(super) threads_count: usize,
+}
+
+impl Shape {
+    /// For so many ranks on so many hosts. Where ranks of a host can share one set of states they are threads of one
+    /// process, unless the command line says how many threads a process has.
+    pub(super) fn of(
+        hosts_count: usize,
+        ranks: Option<usize>,
+        threads: Option<usize>,
+        can_share: impl FnOnce() -> bool,
+    ) -> Self {
+        let hosts_count = hosts_count.max(1);
+        let ranks_count = ranks.unwrap_or(hosts_count);
+        if let Some(threads_count) = threads {
+            return Self { processes_count: ranks_count, threads_count };
+        }
+        let threads_count = ranks_count / hosts_count;
+        if threads_count > 1 && ranks_count.is_multiple_of(hosts_count) && can_share() {
+            return Self { processes_count: hosts_count, threads_count };
+        }
+        Self { processes_count: ranks_count, threads_count: 1 }
+    }
+}
+
+/// Runs the same command line as the processes of a job on these hosts, and ends as rank 0 did. Ctrl-C and
 /// SIGTERM are forwarded to the launcher, which has its own process group so that it gets them only once.
-pub(super) fn run(mpirun: &Path, hosts: &[String], ranks_count: usize) -> VerbResult {
+pub(super) fn run(mpirun: &Path, hosts: &[String], shape: Shape) -> VerbResult {
     let launcher = Launcher::detect(mpirun).map_err(|error| match error {
         LaunchError::NotRun { .. } => {
             VerbError::missing(format!("{error}; --hosts needs Open MPI or MPICH, on every host"))
@@ -29,8 +58,10 @@ pub(super) fn run(mpirun: &Path, hosts: &[String], ranks_count: usize) -> VerbRe
         LaunchError::Unknown { .. } => VerbError::missing(error),
     })?;
     let program = env::current_exe().map_err(|error| VerbError::from_error(&error))?;
-    let mut command = launcher.command(hosts, ranks_count, program);
+    let Shape { processes_count, threads_count } = shape;
+    let mut command = launcher.command(hosts, processes_count, threads_count > 1, program);
     command.args(without_ours(env::args_os().skip(1))).arg("--bind").arg(typed::option());
+    command.args(["--threads", &threads_count.to_string()]);
     let name = mpirun.display();
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     command.stdin(Stdio::null());
@@ -82,6 +113,21 @@ fn without_ours(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_of_a_host_are_threads_of_one_process_where_they_can_share() {
+        let shape = |ranks, threads, can_share: bool| {
+            let Shape { processes_count, threads_count } =
+                Shape::of(2, ranks, threads, || can_share);
+            (processes_count, threads_count)
+        };
+        assert_eq!(shape(Some(8), None, true), (2, 4));
+        assert_eq!(shape(Some(8), None, false), (8, 1));
+        assert_eq!(shape(Some(7), None, true), (7, 1), "hosts have different numbers of them");
+        assert_eq!(shape(None, None, true), (2, 1));
+        assert_eq!(shape(Some(4), Some(3), true), (4, 3));
+        assert_eq!(shape(None, Some(3), true), (2, 3));
+    }
 
     #[test]
     fn ranks_get_the_command_line_without_the_launchers_part() {

@@ -25,7 +25,7 @@ pub(super) fn run(kind: Kind, launch: &Launch, call: &Call) -> VerbResult {
     let local = ["localhost".to_owned()];
     // A lab's hosts are on this machine, so their ranks are started here.
     let hosts = if launch.hosts.is_empty() { &local[..] } else { &launch.hosts };
-    let mut command = launcher.command(hosts, launch.ranks, program);
+    let mut command = launcher.command(hosts, launch.ranks, false, program);
     command.arg(kind.name()).args(own_words(call)).arg("--").args(&call.words);
     let name = launch.mpirun.display();
     signals::watch().map_err(|error| VerbError::from_error(&error))?;

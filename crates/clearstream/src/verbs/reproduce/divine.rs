@@ -341,7 +341,8 @@ impl ScratchModel {
     }
 }
 
-fn model(philosophers: usize) -> String {
+/// A model of so many philosophers, each counting its meals up to three.
+pub(super) fn model(philosophers: usize) -> String {
     let mut text = format!("byte fork[{philosophers}];\n");
     for me in 0..philosophers {
         let next = (me + 1) % philosophers;

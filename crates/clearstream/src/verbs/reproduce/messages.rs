@@ -8,6 +8,7 @@ mod bed;
 mod judge;
 mod layout;
 mod paper;
+pub(super) mod searching;
 pub(super) mod shared_core;
 mod study;
 

@@ -115,6 +115,26 @@ impl Bed {
         Err(VerbError::failed(format!("the job ended ({}): {}", ended.status, ended.last_line())))
     }
 
+    /// Runs a program on the first host alone, on the core of its first rank; what it wrote on standard output.
+    pub(super) fn run_alone(
+        &self,
+        program: &[String],
+        limit: Duration,
+    ) -> Result<String, VerbError> {
+        let mut command = self.lab.command(HOSTS[0]);
+        let core = self.layout.ranks[0].first().copied().unwrap_or_default().to_string();
+        let limit = limit.as_secs().to_string();
+        command.args(["timeout", "-k", "5", &limit, "taskset", "-c", &core]).args(program);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut job = Owned::start(&mut command, Ending::KILL)?.capture(SAID_BYTES_MAX)?;
+        wait_unless_told(&mut job)?;
+        let ended = job.ended_within(Duration::ZERO)?;
+        if ended.status.success() {
+            return Ok(String::from_utf8_lossy(&ended.stdout).into_owned());
+        }
+        Err(VerbError::failed(format!("it ended ({}): {}", ended.status, ended.last_line())))
+    }
+
     /// The shell's script that starts the job on the first host.
     fn script(
         &self,
