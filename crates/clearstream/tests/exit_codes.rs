@@ -91,7 +91,7 @@ fn a_missing_argument_is_named_with_what_it_can_be() {
 fn mistakes_are_answered_in_words_that_help() {
     for (line, words) in [
         ("test localhost -P 0", "0 is not in 1 to 1024"),
-        ("check --example peterson --threads 2", "unexpected argument '--threads' found; usage: "),
+        ("check --example peterson --xyz 2", "unexpected argument '--xyz' found; usage: "),
         ("tune cc xyz", "unrecognized subcommand 'xyz'"),
         ("lab upp2 x", "unrecognized subcommand 'upp2'"),
         ("pkt throw vale0:a", "known: "),
