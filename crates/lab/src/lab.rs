@@ -143,7 +143,8 @@ impl Lab {
         Ok(up.map(|(state, anchor)| Self { dir, state, anchor }))
     }
 
-    /// All labs of this user that are up; remains of others are removed.
+    /// All labs of this user that are up; remains of others are removed, unless a lab is coming up or going down: it does
+    /// not wait for that.
     ///
     /// # Errors
     /// The remains could not be removed, or somebody else has this user's runtime folder.
@@ -152,8 +153,9 @@ impl Lab {
         let names = labs.names()?;
         let up: Vec<Self> =
             names.iter().filter_map(|name| Self::open_in(&labs, name).ok().flatten()).collect();
-        if up.len() < names.len() {
-            let labs = LabsDir::lock()?;
+        if up.len() < names.len()
+            && let Some(labs) = LabsDir::lock_if_free()?
+        {
             for name in &names {
                 let dir = labs.lab(name).ok().flatten();
                 if dir.is_none_or(|dir| dir.state_if_up().is_none()) {

@@ -2,9 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use lab::{Lab, LabError, ScopedLab};
+use rustix::fs::{FlockOperation, flock};
 use sys::process::{Ending, Owned};
 
 use crate::PROGRAM;
@@ -118,4 +120,25 @@ fn root_a_bed_goes_when_its_process_is_killed() {
     }
     // What is left of it is removed by whoever looks.
     assert!(Lab::all().expect("looked").iter().all(|lab| lab.plan().name != name));
+}
+
+/// Whoever brings a lab up holds the lock of all labs for as long as that takes, and the lab's folder has no state yet.
+#[test]
+fn root_labs_are_listed_while_another_comes_up() {
+    let Some(bed) = up("listed") else { return };
+    let lab = bed.name().to_owned();
+    let runtime = sys::private::runtime_folder().expect("this user's");
+    let labs = runtime.folder("labs").expect("read").expect("a lab is up");
+    flock(&labs, FlockOperation::LockExclusive).expect("locked");
+    let coming = format!("{lab}-coming");
+    labs.folder_or_new(&coming).expect("made");
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || send.send(Lab::all()));
+    let listed = receive.recv_timeout(Duration::from_secs(10));
+    let kept = labs.folder(&coming).expect("read").is_some();
+    labs.remove(&coming).expect("removed");
+    drop(labs);
+    let listed = listed.expect("it waits for the lock").expect("looked");
+    assert!(listed.iter().any(|listed| listed.plan().name == lab));
+    assert!(kept, "the folder of the lab that comes up is removed");
 }
