@@ -264,7 +264,7 @@ impl Builder<'_> {
                 continue;
             };
             if !self.is_ours(there.protocol) {
-                let reason = taken_number(there.id);
+                let reason = self.taken_number(there.id);
                 self.conflict(Object::Nexthop(there.clone()), reason);
             } else if there != nexthop {
                 self.replace(Object::Nexthop(there.clone()), Object::Nexthop(nexthop.clone()));
@@ -280,7 +280,7 @@ impl Builder<'_> {
             .cloned()
             .collect();
         for stranger in strangers {
-            let reason = taken_number(stranger.id);
+            let reason = self.taken_number(stranger.id);
             self.conflict(Object::Nexthop(stranger), reason);
         }
     }
@@ -298,8 +298,8 @@ impl Builder<'_> {
         let own = self.plan.routing.protocol;
         for there in found.rules.iter().filter(|there| there.protocol != own) {
             if priorities.contains(&there.priority) {
-                let reason =
-                    "the plan has a rule of that priority: give it another `rule_priority`";
+                let other = other("rule_priority", self.plan.routing.lines.rule_priority);
+                let reason = format!("the plan has a rule of that priority: {other}");
                 self.conflict(Object::Rule(there.clone()), reason);
             }
         }
@@ -309,7 +309,8 @@ impl Builder<'_> {
                     |conflict| matches!(&conflict.found, Object::Route(route) if route == there),
                 );
             if tables.contains(&there.table) && !is_told {
-                let reason = format!("table {} is the plan's: give it other `tables`", there.table);
+                let other = other("tables", self.plan.routing.lines.tables);
+                let reason = format!("table {} is the plan's: {other}", there.table);
                 self.conflict(Object::Route(there.clone()), reason);
             }
         }
@@ -337,6 +338,11 @@ impl Builder<'_> {
             }
             (Ok(_same), Some(_)) => {}
         }
+    }
+
+    fn taken_number(&self, id: u32) -> String {
+        let other = other("nexthop_ids", self.plan.routing.lines.nexthop_ids);
+        format!("the plan's nexthop_ids include {id}: {other}")
     }
 
     /// The tables that the plan uses on this host, besides the kernel's own.
@@ -394,8 +400,12 @@ impl Builder<'_> {
 }
 
 /// Why a nexthop of others is in the way.
-fn taken_number(id: u32) -> String {
-    format!("the plan's nexthop_ids include {id}: give it other `nexthop_ids`")
+/// Where the plan's file gets another number, in words.
+fn other(key: &str, line: Option<usize>) -> String {
+    match line {
+        Some(line) => format!("change `{key}` in line {line} of the plan"),
+        None => format!("set `{key}` in [routing] of the plan"),
+    }
 }
 
 /// Whether the kernel replaces the one by the other: not a hop by a group, nor the type of a group, nor the

@@ -51,7 +51,7 @@ pub use marks::{
 };
 pub use plan::{
     Buckets, GATEWAYS_COUNT_MAX, Gateway, Host, Mode, Network, Plan, Port, Role, Routing,
-    WEIGHT_MAX, Watch, WatchMode, contains, live, overlap,
+    RoutingLines, WEIGHT_MAX, Watch, WatchMode, contains, live, overlap,
 };
 pub use predict::{By, Chooser, PredictError, Prediction, predict};
 pub use remark::second_tier_reached;

@@ -121,6 +121,19 @@ pub struct Routing {
     pub protocol: u8,
     /// First of the nexthop ids.
     pub nexthop_ids: u32,
+    /// Where the plan's file has the numbers that others may use too.
+    pub lines: RoutingLines,
+}
+
+/// Lines of a plan's file, from 1; `None` where it leaves a key out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RoutingLines {
+    /// Of [`Routing::tables`].
+    pub tables: Option<usize>,
+    /// Of [`Routing::rule_priority`].
+    pub rule_priority: Option<usize>,
+    /// Of [`Routing::nexthop_ids`].
+    pub nexthop_ids: Option<usize>,
 }
 
 /// How gateways are watched.

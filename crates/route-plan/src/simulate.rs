@@ -8,7 +8,8 @@ use thiserror::Error;
 
 use crate::hash::HashPolicy;
 use crate::plan::{
-    GATEWAYS_COUNT_MAX, Gateway, Host, Mode, Network, Plan, Port, Routing, Watch, WatchMode,
+    GATEWAYS_COUNT_MAX, Gateway, Host, Mode, Network, Plan, Port, Routing, RoutingLines, Watch,
+    WatchMode,
 };
 
 /// Most hosts on each side.
@@ -86,6 +87,7 @@ pub fn plan_of(scale: &Scale) -> Result<Plan, ScaleError> {
             rule_priority: 1000,
             protocol: netlink::protocol::CLEARSTREAM,
             nexthop_ids: 7700,
+            lines: RoutingLines::default(),
         },
         watch: Watch {
             interval: Duration::from_millis(50),

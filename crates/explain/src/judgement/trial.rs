@@ -231,7 +231,9 @@ impl Trial<'_> {
             (true, true) => Ruling::Confirmed,
             // More than noise, less than predicted: the change lifted another limit too.
             (true, false) => Ruling::Inconclusive,
-            (false, _) => Ruling::Refuted,
+            // As much as predicted, but repeats differ by as much.
+            (false, true) => Ruling::Inconclusive,
+            (false, false) => Ruling::Refuted,
         }
     }
 

@@ -3,7 +3,7 @@
 use results::{Limit, TestLimit};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
-use super::losses::{marks, own_drops_bind, waits};
+use super::losses::{marks, own_drops_bind, several_wait, waits};
 use super::packet_core::packet_core_full;
 use super::windows::congestion_window_use;
 use super::{more_streams, several_streams, several_words};
@@ -73,7 +73,8 @@ impl Mechanism for CongestionControl {
             .by(shown, "more streams carry no more, or were not tried")
             .by(used, "the congestion window is not used up")
             .by(seen.unexplained(), weighing::HELD)
-            .by(moves(seen), "holes in what is in flight are waited for")
+            // Where throughput grows, its mean lags behind the window at the end.
+            .by(moves(seen).max(ramps_up), "holes in what is in flight are waited for")
             .by(recorded(seen).max(rising), "what held the sender back was not recorded")
             .unless(lost * (1.0 - ramps_up), path::CWND_OTHER_CAUSE, "losses hold the window down")
             .unless(seen.hosts_full(), 1.0, weighing::HOSTS_FULL)
@@ -196,7 +197,7 @@ fn unsettled(seen: &Observed<'_>) -> f64 {
     else {
         return 0.0;
     };
-    waits(seen)
+    waits(seen).max(several_wait(seen).unwrap_or(0.0))
         * path::UNSETTLED_ROUND_TRIPS.not(round_trips)
         * path::UNSETTLED.of(swing)
         * path::OVERSHOOTS.not(events)

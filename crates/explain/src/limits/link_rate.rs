@@ -80,7 +80,8 @@ impl Mechanism for LinkRate {
     }
 
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
-        stays(self.limit(), seen, seen.rate())
+        // The start of a short test costs one stream a part of the line.
+        stays(self.limit(), seen, best(seen))
     }
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {

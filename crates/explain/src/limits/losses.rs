@@ -134,12 +134,17 @@ pub(super) fn long_bursts(seen: &Observed<'_>) -> f64 {
 /// reach a rate that a single one is still growing to.
 pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
     let drops = seen.shown().sender_reaches(names::RETRANSMIT_SHARE, path::DROPS_UNQUEUED);
-    let of_path = |name: &str| seen.shown().path(name);
-    let of_several = of_path(names::STREAMS_RETRANSMIT_SHARE).zip(of_path(names::STREAMS_RTT));
-    let of_several = of_several.map_or(0.0, |(share, rtt_s)| {
-        path::DROPS_UNQUEUED.of(share) * (1.0 - waits_within(seen, Some(rtt_s)))
-    });
+    let of_several = seen.shown().path(names::STREAMS_RETRANSMIT_SHARE);
+    let of_several = of_several
+        .zip(several_wait(seen))
+        .map_or(0.0, |(share, waits)| path::DROPS_UNQUEUED.of(share) * (1.0 - waits));
     (1.0 - waits(seen)) * drops.unwrap_or(0.0).max(of_several)
+}
+
+/// Confidence, 0 to 1, that packets of several streams wait in a queue on the path; `None` where that was not seen.
+pub(super) fn several_wait(seen: &Observed<'_>) -> Option<f64> {
+    let rtt_s = seen.shown().path(names::STREAMS_RTT)?;
+    Some(waits_within(seen, Some(rtt_s)))
 }
 
 /// Confidence, 0 to 1, that packets wait in a queue on the path.
@@ -160,7 +165,9 @@ fn waits_within(seen: &Observed<'_>, rtt_s: Option<f64>) -> f64 {
 /// several streams, and UDP sent faster than that, end at the same throughput, and UDP loses the excess.
 pub(super) fn common_ceiling(seen: &Observed<'_>) -> f64 {
     let of_path = |name: &str| seen.shown().path(name);
-    let udp = of_path(names::UDP_DELIVERED).zip(of_path(names::UDP_LOST_ON_PATH));
+    // A receiver that does not tell where it lost datagrams would hardly have lost so many that the streams' rate is left.
+    let lost = of_path(names::UDP_LOST_ON_PATH).or_else(|| of_path(names::UDP_LOST));
+    let udp = of_path(names::UDP_DELIVERED).zip(lost);
     let (Some(together), Some((delivered, lost))) = (seen.together_bits_per_s(), udp) else {
         return 0.0;
     };

@@ -5,7 +5,7 @@ use units::{show_bit_rate, show_count_of};
 
 use super::losses::{
     PolicerSigns, common_ceiling, drops_without_queue, elsewhere, host_policer, long_bursts,
-    retransmit_share, udp_is_spared, udp_lost,
+    retransmit_share, several_wait, udp_is_spared, udp_lost,
 };
 use super::plateau::{
     at_the_line, best, exceeds, plateau, plateau_evidence, plateau_of_drops, udp_over_best,
@@ -148,6 +148,8 @@ fn bursts(seen: &Observed<'_>) -> f64 {
         * unharmed
         * udp_is_spared(seen).max(long_bursts(seen))
         * drops_without_queue(seen)
+        // What several streams fill is a queue, which slow start may have overfilled once.
+        * (1.0 - several_wait(seen).unwrap_or(0.0))
         * (1.0 - elsewhere(seen))
         * below_the_line
 }

@@ -89,9 +89,8 @@ impl Mechanism for Shaper {
     }
 
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
-        // One stream may get less of a reported rate than all streams together.
-        let rate = if shaped(seen).is_some() { best(seen) } else { seen.rate() };
-        stays(self.limit(), seen, rate)
+        // One stream may get less of the rate than all streams together: the start of a short test costs it a part.
+        stays(self.limit(), seen, best(seen))
     }
 
     fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {

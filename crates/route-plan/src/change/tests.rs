@@ -134,6 +134,38 @@ fn a_plan_that_is_in_force_needs_no_change() {
 }
 
 #[test]
+fn a_conflict_says_where_the_plan_gets_another_number() {
+    let text = crate::example::CUMULUS;
+    let parsed = |text: &str| {
+        let mut plan = crate::parse_plan("cumulus.toml", text).unwrap();
+        // Rules and tables of their own are what hosts that follow have.
+        plan.routing.follow = Some(1);
+        plan
+    };
+    let plan = parsed(text);
+    let mut found = made(&state(&plan));
+    found.nexthops.iter_mut().for_each(|one| one.protocol = 12);
+    found.rules.iter_mut().for_each(|one| one.protocol = 12);
+    let in_table = found.routes.iter_mut().find(|one| one.table != table::MAIN).unwrap();
+    (in_table.protocol, in_table.destination) = (4, Prefix::host("192.0.2.1".parse().unwrap()));
+    let conflicts = difference(&plan, &state(&plan), &found).conflicts;
+    for key in ["tables", "nexthop_ids", "rule_priority"] {
+        let line = text.lines().position(|line| line.starts_with(key)).unwrap() + 1;
+        let place = format!("change `{key}` in line {line} of the plan");
+        assert!(
+            conflicts.iter().any(|conflict| conflict.reason.ends_with(&place)),
+            "{conflicts:?}"
+        );
+    }
+    // A plan that leaves the number out.
+    let plan =
+        crate::parse_plan("cumulus.toml", &text.replace("nexthop_ids = 7700\n", "")).unwrap();
+    let conflicts = difference(&plan, &state(&plan), &found).conflicts;
+    let place = "set `nexthop_ids` in [routing] of the plan";
+    assert!(conflicts.iter().any(|conflict| conflict.reason.ends_with(place)), "{conflicts:?}");
+}
+
+#[test]
 fn what_belongs_to_others_is_a_conflict_and_stays() {
     let plan = cumulus("pairs");
     let wanted = state(&plan);

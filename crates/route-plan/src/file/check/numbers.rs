@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 use super::Reader;
+use crate::file::line_of;
 use crate::file::raw::{Number, RawRouting, RawWatch, Text};
 use crate::hash::HashPolicy;
-use crate::plan::{Buckets, Mode, Network, Routing, Watch, WatchMode};
+use crate::plan::{Buckets, Mode, Network, Routing, RoutingLines, Watch, WatchMode};
 use crate::wanted::NEXTHOP_IDS_COUNT;
 
 /// Protocols that the kernel or a routing daemon marks its routes with (`rtnetlink.h`): what they
@@ -80,6 +81,11 @@ impl Reader<'_> {
             rule_priority,
             protocol: self.protocol(&raw.protocol)?,
             nexthop_ids: self.number(&raw.nexthop_ids, "nexthop_ids", 1..=ids_max, 7700)?,
+            lines: RoutingLines {
+                tables: self.line(&raw.tables),
+                rule_priority: self.line(&raw.rule_priority),
+                nexthop_ids: self.line(&raw.nexthop_ids),
+            },
         })
     }
 
@@ -181,6 +187,10 @@ impl Reader<'_> {
             return None;
         }
         Some(number)
+    }
+
+    fn line(&self, given: &Option<Number>) -> Option<usize> {
+        given.as_ref().map(|given| line_of(self.text, given.span().start))
     }
 
     fn number(
