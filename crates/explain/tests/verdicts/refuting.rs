@@ -57,6 +57,37 @@ fn points_are_judged_by_the_prediction_that_was_stored_with_them() {
     assert!(!is_confirmed(100.0), "a gain below what was predicted");
 }
 
+/// Repeats of the judged test that differ by more than the gain.
+#[test]
+fn a_gain_as_predicted_refutes_nothing_where_the_repeats_differ_by_as_much() {
+    let lossy = Model { loss_share: 1e-4, ..Model::default() };
+    let mut results = lossy.results(&tcp());
+    let judged = results.points.iter_mut().filter(|point| point.spec() == Some(&tcp()));
+    for (point, factor) in judged.zip([0.4, 1.0, 1.6]) {
+        set_rate(point, |rate| rate * factor);
+    }
+    let diagnosis = diagnose(&results);
+    assert_eq!(diagnosis.best().expect("a candidate").limit, Limit::Loss);
+    let before = diagnosis.measured.expect("a rate").median;
+    let word = |factor: f64| {
+        let mut points = answered(&lossy, &diagnosis);
+        points.iter_mut().for_each(|point| set_rate(point, |_| before * factor));
+        let Judgement { verdict, next } = judge(&results, &diagnosis, &points);
+        let is_kept = next.is_some_and(|next| next.best().expect("one").limit == Limit::Loss);
+        (verdict.confirmed, is_kept)
+    };
+    assert_eq!(word(1.3), (false, true), "another experiment of the same limit follows");
+    assert_eq!(word(1.0), (false, false), "refuted: nothing was gained");
+    assert_eq!(word(3.0).0, true);
+}
+
+fn set_rate(point: &mut Point, rate: impl Fn(f64) -> f64) {
+    let results::PointOutcome::Measured(outcome) = &mut point.outcome else { panic!() };
+    for direction in &mut outcome.directions {
+        direction.received_bits_per_s = rate(direction.received_bits_per_s);
+    }
+}
+
 #[test]
 fn a_smaller_window_that_is_not_full_confirms_no_window() {
     let (model, results, diagnosis) = windowed();
