@@ -102,7 +102,22 @@ pub(crate) fn mistaken(seen: &Observed<'_>) -> f64 {
 pub(super) fn marks(seen: &Observed<'_>) -> f64 {
     let of_all = seen.shown().sender(names::MARKED_SHARE).unwrap_or(0.0);
     let count = seen.shown().sender_events(names::MARKED_SEGMENTS).unwrap_or(0.0);
-    path::MARKED_SHARE.of(of_all) * path::MARKED_COUNT.of(count)
+    (path::MARKED_SHARE.of(of_all) * path::MARKED_COUNT.of(count)).max(marked_before(seen))
+}
+
+/// Confidence, 0 to 1, that marks before the measured time cut the congestion window, which has not grown back since: no
+/// other signal has cut it.
+pub(super) fn marked_before(seen: &Observed<'_>) -> f64 {
+    let of_sender = |name: &str| seen.shown().sender(name);
+    let regained = of_sender(names::CWND).zip(of_sender(names::THRESHOLD));
+    let regained = regained.and_then(|(window, threshold)| ratio(window, threshold));
+    let (Some(before), Some(regained)) = (of_sender(names::MARKED_BEFORE), regained) else {
+        return 0.0;
+    };
+    let others = retransmits_count(seen).unwrap_or(0.0);
+    path::MARKED_COUNT.of(before)
+        * path::REGAINED.not(regained)
+        * if others < signs::RETRANSMITS_MIN { 1.0 } else { 0.0 }
 }
 
 /// Confidence, 0 to 1, that retransmitted segments were not lost on the path: they were dropped in a

@@ -3,7 +3,7 @@
 use results::Limit;
 use units::{saturating_u64, show_count, show_count_of, show_share};
 
-use super::losses::{marks, mistaken, overflow};
+use super::losses::{marked_before, marks, mistaken, overflow};
 use super::trials::with_bbr;
 use super::{datagram_bytes, more_streams, several_words};
 use crate::advice::Advice;
@@ -58,7 +58,17 @@ impl Mechanism for EcnMarks {
             show_count(marked.unwrap_or(0.0)),
             fine_percent(of_sender(names::MARKED_SHARE).unwrap_or(0.0))
         );
-        let mut evidence = vec![first.clone()];
+        let mut evidence = if marked_before(seen) > signs::PERHAPS {
+            vec![format!(
+                "{} segments came back marked before the measured time; the window that this cut has not grown back",
+                show_count(of_sender(names::MARKED_BEFORE).unwrap_or(0.0))
+            )]
+        } else {
+            Vec::new()
+        };
+        if evidence.is_empty() || marked.is_some_and(|marked| marked > 0.0) {
+            evidence.push(first.clone());
+        }
         evidence.extend(several_words(seen));
         if let Some(again) = of_sender(names::RETRANSMIT_SHARE) {
             evidence.push(format!("{} of the segments retransmitted", fine_percent(again)));

@@ -34,6 +34,10 @@ pub(crate) struct Flow {
     pub(crate) pacing_max_bits_per_s: Option<f64>,
     /// Segments delivered with an ECN congestion mark.
     pub(crate) marked_count: Option<f64>,
+    /// The same before the measured time.
+    pub(crate) marked_before_count: Option<f64>,
+    /// Slow-start threshold, summed over all streams: what the last signal of congestion left of the window.
+    pub(crate) threshold_bytes: Option<f64>,
     /// Reordering events that the sender noticed.
     pub(crate) reordered_count: Option<f64>,
     /// Segments that the sender retransmitted needlessly.
@@ -72,6 +76,8 @@ impl Flow {
                 .filter_map(|stream| stream.pacing_max_bits_per_s.and_then(positive))
                 .reduce(|sum, rate| sum + rate),
             marked_count: Run::gained_count(&run.senders, |tcp| tcp.marked_count),
+            marked_before_count: Run::count_before(&run.senders, |tcp| tcp.marked_count),
+            threshold_bytes: run.summed(|tcp| tcp.slow_start_threshold_bytes.and_then(counted)),
             reordered_count: Run::gained_count(&run.senders, |tcp| tcp.reordered_count),
             needless_count: Run::gained_count(&run.senders, |tcp| tcp.needless_retransmits_count),
             out_of_order_count: Run::gained_count(&run.receivers, |tcp| tcp.out_of_order_count),

@@ -79,6 +79,15 @@ impl<'a> Run<'a> {
         of_streams.reduce(|sum, value| sum + value)
     }
 
+    /// A counter of events when the measured time began, summed over all streams of one end.
+    pub(crate) fn count_before(
+        streams: &[&StreamEnd],
+        read: impl Fn(&TcpSample) -> Option<u64>,
+    ) -> Option<f64> {
+        let of_streams = streams.iter().filter_map(|stream| read(&stream.tcp.as_ref()?.first));
+        of_streams.map(|count| count as f64).reduce(|sum, value| sum + value)
+    }
+
     /// Payload of a full segment, bytes, as the kernel of the first of these streams knows it.
     pub(crate) fn segment_bytes(streams: &[&StreamEnd]) -> Option<f64> {
         positive(f64::from(streams.first()?.tcp.as_ref()?.mss_bytes))

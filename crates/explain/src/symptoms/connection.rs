@@ -80,8 +80,8 @@ pub(super) static SENDER: &[Row] = &[
             share(low, high)
         },
     ),
-    row("slow-start-threshold", Unit::Bytes, "tcp_info.tcpi_snd_ssthresh", "slow-start threshold, all streams; absent before the first loss", |seen| {
-        seen.run.summed(|tcp| tcp.slow_start_threshold_bytes.and_then(counted))
+    row(names::THRESHOLD, Unit::Bytes, "tcp_info.tcpi_snd_ssthresh", "slow-start threshold, all streams; absent before the first loss", |seen| {
+        seen.flow.threshold_bytes
     }),
     row(names::PEER_WINDOW, Unit::Bytes, "tcp_info.tcpi_snd_wnd", "window that the receiver advertises, as the sender sees it, all streams", |seen| {
         seen.flow.peer_window_bytes
@@ -229,6 +229,13 @@ pub(super) static SENDER: &[Row] = &[
     row(names::MARKED_SEGMENTS, Unit::Count, "tcp_info.tcpi_delivered_ce", "segments delivered with a congestion mark (ECN)", |seen| {
         seen.flow.marked_count
     }),
+    row(
+        names::MARKED_BEFORE,
+        Unit::Count,
+        "tcp_info.tcpi_delivered_ce",
+        "segments delivered with a congestion mark before the measured time",
+        |seen| seen.flow.marked_before_count,
+    ),
     row(
         names::MARKED_SHARE,
         Unit::Share,

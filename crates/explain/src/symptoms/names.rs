@@ -26,7 +26,9 @@ pub(crate) const LOSS_EVENT_SHARE: &str = "loss-event-share";
 pub(crate) const NEEDLESS: &str = "needless-retransmits";
 pub(crate) const NEEDLESS_SHARE: &str = "needless-retransmit-share";
 pub(crate) const REORDERED: &str = "reordering-events";
+pub(crate) const THRESHOLD: &str = "slow-start-threshold";
 pub(crate) const MARKED_SEGMENTS: &str = "marked-segments";
+pub(crate) const MARKED_BEFORE: &str = "marked-before";
 pub(crate) const MARKED_SHARE: &str = "marked-share";
 
 // The connection at the end that receives.
