@@ -15,6 +15,7 @@ pub mod descriptor;
 pub mod durable;
 pub mod ethtool;
 pub mod ethtool_set;
+pub mod flow_rules;
 pub mod eventfd;
 pub mod file_lock;
 pub mod file_ring;
