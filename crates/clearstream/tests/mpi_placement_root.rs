@@ -174,17 +174,22 @@ fn bindings_of_the_launcher_stay_and_both_are_off_by_option_root() {
     let Some(hosts) = hosts("mpi-place-off") else { return };
     let settings = || text_of(&mut hosts.on_near(SETTINGS));
     let before = settings();
-    // Open MPI binds ranks to all cores here.
-    let running = Running::begin(&hosts, "", &format!("--bind-to board {RANKS}"));
-    let all = running.cores_of(0);
-    assert!(all.len() == 1 && all[0].contains(['-', ',']), "{all:?}");
-    assert_eq!(steered(&hosts, 0), all[0], "packets go where the ranks are");
+    let running = Running::begin(&hosts, "", &format!("--bind-to core --map-by core {RANKS}"));
+    for rank in 0..2 {
+        let own = running.cores_of(rank);
+        assert!(own.len() == 1 && !own[0].contains(['-', ',']), "{own:?}");
+        assert_eq!(steered(&hosts, rank), own[0], "packets go where the rank is");
+    }
+    let pid = running.process(&running.job, "OMPI_COMM_WORLD_RANK=0");
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).expect("a rank's");
+    assert!(!String::from_utf8_lossy(&environment).contains("FI_CLEARSTREAM_CORES"));
     let told = running.end("-TERM");
     assert!(told.contains("ranks stay where the launcher's own options bind them"), "{told}");
     assert_eq!(settings(), before);
 
     let running = Running::begin(&hosts, "--no-bind --no-steer", RANKS);
-    assert_eq!(running.cores_of(0), all, "Open MPI's default for more than two ranks");
+    let all = running.cores_of(0);
+    assert!(all.len() == 1 && all[0].contains(['-', ',']), "Open MPI's default: {all:?}");
     assert_eq!(settings(), before);
     // The launcher has taken the verb's place.
     let launcher = running.process("mpirun.openmpi", "").to_string();

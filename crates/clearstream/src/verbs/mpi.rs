@@ -207,7 +207,7 @@ fn start(args: &MpiArgs) -> VerbResult {
         std::fs::create_dir_all(folder).map_err(|error| VerbError::unreadable(folder, &error))?;
         command.env(LIVE_VARIABLE, std::path::absolute(folder)?);
     }
-    let placed = placed(args, launcher, arguments, port.as_deref())?;
+    let placed = placed(args, launcher, arguments, port.as_deref());
     let planned = placed.as_ref();
     for (name, value) in [
         (carried::CORES_VARIABLE, planned.and_then(carried::cores_value)),
@@ -236,11 +236,11 @@ fn placed(
     launcher: &OsStr,
     arguments: &[OsString],
     port: Option<&str>,
-) -> Result<Option<Placed>, VerbError> {
+) -> Option<Placed> {
     let wanted = &args.placement;
     let binding = placed::launcher_binding(arguments, |name| std::env::var(name).ok());
     if (wanted.no_bind && wanted.no_steer) || binding == LauncherBinding::None {
-        return Ok(None);
+        return None;
     }
     let unplanned = |why: &dyn std::fmt::Display| {
         complain(&format!(
@@ -252,15 +252,16 @@ fn placed(
         Ok(map) => map,
         Err(error) => {
             unplanned(&format_args!("does not tell where it would start them ({error})"));
-            return Ok(None);
+            return None;
         }
     };
     // It says itself why it starts none.
     if map.ranks.is_empty() {
-        return Ok(None);
+        return None;
     }
     let interface = args.transport.interface.as_deref();
-    placed::placed(&map.ranks, Some(binding), interface, port, wanted).map(Some)
+    // An interface that only other hosts have: nothing is planned here.
+    placed::placed(&map.ranks, Some(binding), interface, port, wanted).ok()
 }
 
 /// Launcher options and variables that start ranks elsewhere, perhaps none on this host.
