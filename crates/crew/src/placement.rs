@@ -112,7 +112,11 @@ pub fn even_ranks(ranks_count: u32, hosts: &[String]) -> Vec<MappedRank> {
 /// Where each rank runs and what receives for it. `is_launched`: the ranks come from a launcher's own map; otherwise
 /// cores are given to them in [`bind::cores`]'s order.
 #[must_use]
-pub(crate) fn place(ranks: &[MappedRank], is_launched: bool, here: HereView<'_>) -> Vec<RankPlacement> {
+pub(crate) fn place(
+    ranks: &[MappedRank],
+    is_launched: bool,
+    here: HereView<'_>,
+) -> Vec<RankPlacement> {
     let is_here = |rank: &MappedRank| here.names.contains(&rank.host);
     let here_count = ranks.iter().filter(|rank| is_here(rank)).count();
     let mut ordered = bind::cores(here.machine, here_count).into_iter();

@@ -196,8 +196,18 @@ fn nearest(machine: &Machine, free: &[u32], home: Option<u32>) -> Option<usize> 
 /// The cores that process a queue's packets now.
 fn processed_on(nic: &Nic, queue: u32) -> Vec<u32> {
     let of_queue = Nic {
-        receive_queues: nic.receive_queues.iter().filter(|one| one.queue == queue).cloned().collect(),
-        napi_threads: nic.napi_threads.iter().filter(|one| one.queue == Some(queue)).cloned().collect(),
+        receive_queues: nic
+            .receive_queues
+            .iter()
+            .filter(|one| one.queue == queue)
+            .cloned()
+            .collect(),
+        napi_threads: nic
+            .napi_threads
+            .iter()
+            .filter(|one| one.queue == Some(queue))
+            .cloned()
+            .collect(),
         ..Nic::default()
     };
     let is_its = |one: &&results::Interrupt| {

@@ -10,9 +10,9 @@ mod waits;
 
 pub(crate) use endings::Queues;
 use endings::{flags_of, number_of};
+use live::Live;
 pub(crate) use site::Site;
 use site::planned_sockets;
-use live::Live;
 use waits::Waits;
 
 use std::collections::VecDeque;
@@ -29,10 +29,10 @@ use crate::interfaces;
 use crate::local::Local;
 use crate::name::Name;
 use crate::operations::{Operation, Operations};
+use crate::planned;
 use crate::port::{self, Port};
 use crate::presence::{Presence, Probes};
 use crate::queue::{Ended, Error};
-use crate::planned;
 use crate::transport::Udp;
 
 /// Longest message that is copied, so that its buffer is free at once: libfabric's `inject_size`.

@@ -67,7 +67,11 @@ fn of_interface(name: &str, what: &InterfaceKey, to: &str) -> String {
         I::FlowQueue(flow) if to == "-" => format!("ethtool -N {name} delete …  # {flow}"),
         I::FlowQueue(flow) => {
             let family = if flow.is_ipv6 { "udp6" } else { "udp4" };
-            format!("ethtool -N {name} flow-type {family} dst-port {} action {}", flow.port, word(to))
+            format!(
+                "ethtool -N {name} flow-type {family} dst-port {} action {}",
+                flow.port,
+                word(to)
+            )
         }
         // Slashes, because the name of an interface may have dots.
         I::Ipv4(what) => format!("sysctl -w net/ipv4/conf/{name}/{what}={}", word(to)),

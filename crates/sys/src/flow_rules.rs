@@ -164,9 +164,9 @@ fn port_half(port: u16) -> u32 {
 fn queue_in(words: &[u32], flow: FlowName) -> Option<u32> {
     let wanted = rule(flow, 0, 0);
     let is_same = words.get(FLOW_TYPE) == wanted.get(FLOW_TYPE)
-        && [FIELDS, MASKS].into_iter().all(|at| {
-            words.get(at..at + FIELDS_WORDS) == wanted.get(at..at + FIELDS_WORDS)
-        });
+        && [FIELDS, MASKS]
+            .into_iter()
+            .all(|at| words.get(at..at + FIELDS_WORDS) == wanted.get(at..at + FIELDS_WORDS));
     let half = usize::from(cfg!(target_endian = "big"));
     is_same.then(|| words.get(QUEUE + half).copied()).flatten()
 }

@@ -53,10 +53,8 @@ fn planned(machine: &Machine, ranks: u32, hosts: &[&str], wishes: &Wishes) -> Jo
 
 fn of_ranks(machine: &Machine, ranks: &[MappedRank], wishes: &Wishes) -> JobPlan {
     let names = ["here".to_owned()];
-    let endpoint = EndpointPlace {
-        interface: "eth0".to_owned(),
-        ip: "10.0.0.1".parse().expect("an address"),
-    };
+    let endpoint =
+        EndpointPlace { interface: "eth0".to_owned(), ip: "10.0.0.1".parse().expect("an address") };
     let here = HereView { names: &names, machine, endpoint: &endpoint };
     plan_job(ranks, true, here, wishes)
 }
@@ -198,7 +196,11 @@ fn ranks_of_one_host_are_bound_and_nothing_is_steered() {
     let asked = Wishes { unsteered: Some(Unsteered::Asked), ..wishes(FlowRules::On) };
     let plan = planned(&machine, 4, &["here", "far"], &asked);
     assert_eq!((plan.changes.len(), plan.unsteered), (0, Some(Unsteered::Asked)));
-    assert_eq!(plan.ranks[0].core_choice, CoreChoice::Queue, "bound next to the queue all the same");
+    assert_eq!(
+        plan.ranks[0].core_choice,
+        CoreChoice::Queue,
+        "bound next to the queue all the same"
+    );
 }
 
 #[test]

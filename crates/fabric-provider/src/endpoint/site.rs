@@ -59,7 +59,9 @@ pub(super) fn planned_sockets(
     place: &interfaces::Place,
     port: u16,
 ) -> std::io::Result<(Udp, Presence)> {
-    let Some(planned) = (port == 0).then(planned::port).flatten() else { return sockets(place, port) };
+    let Some(planned) = (port == 0).then(planned::port).flatten() else {
+        return sockets(place, port);
+    };
     sockets(place, planned).or_else(|error| {
         interfaces::complain_of(&format!(
             "UDP port {planned} of {} cannot be used ({error}): packets to this rank are not steered",

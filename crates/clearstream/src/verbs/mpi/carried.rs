@@ -116,12 +116,8 @@ fn apply(placed: &Placed) -> Vec<Key> {
     if plan.changes.is_empty() {
         return Vec::new();
     }
-    let applied = tuners::tuner(None, None).apply(
-        &plan.changes,
-        Policy::KeepGoing,
-        false,
-        &mut |_step| {},
-    );
+    let applied =
+        tuners::tuner(None, None).apply(&plan.changes, Policy::KeepGoing, false, &mut |_step| {});
     match applied {
         Ok(applied) => {
             refusals(&applied.outcomes).iter().for_each(|why| unsteered(why));
@@ -180,7 +176,8 @@ fn supervise(command: &mut Command) -> VerbResult {
         rustix::event::poll(&mut fds, None).ok();
         while let Some(signal) = signals.next().map_err(|error| failed(&error))? {
             let passed = Signal::from_named_raw(signal.number);
-            if let Some(passed) = passed.filter(|&one| one != Signal::CHILD && !signal.from_kernel) {
+            if let Some(passed) = passed.filter(|&one| one != Signal::CHILD && !signal.from_kernel)
+            {
                 child.signal(passed)?;
             }
         }

@@ -155,9 +155,7 @@ impl Unbound {
                 "receive queue: messages are UDP datagrams, and the device's hash of addresses and ports chooses the queue; \
                  no rule steers it"
             }
-            Self::Interrupt => {
-                "interrupts: they stay where the system has them"
-            }
+            Self::Interrupt => "interrupts: they stay where the system has them",
             Self::SharedMemory => {
                 "ranks of one host: their messages go through shared memory, which the receiver polls; there is no \
                  packet, no queue and no interrupt"
@@ -275,7 +273,8 @@ impl Plan<'_> {
                 _ => "the sender's: no interrupt is raised and no core is named".to_owned(),
             };
         }
-        let moves = if self.placed.machine.irqbalance_runs { "; irqbalance may move it" } else { "" };
+        let moves =
+            if self.placed.machine.irqbalance_runs { "; irqbalance may move it" } else { "" };
         let distance = receiver.distance.map(|distance| format!(", {}", distance_text(distance)));
         format!("{}{}{moves}", cores_text(&receiver.cores), distance.unwrap_or_default())
     }
