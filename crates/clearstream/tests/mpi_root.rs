@@ -13,11 +13,11 @@ use crate::mpi::built;
 use sys::private::Scratch;
 
 /// Two hosts, Open MPI's way to the far one, and a compiled job.
-struct Hosts {
-    lab: LabBed,
+pub(crate) struct Hosts {
+    pub(crate) lab: LabBed,
     holder: Child,
     scratch: Scratch,
-    job: PathBuf,
+    pub(crate) job: PathBuf,
 }
 
 /// Hosts share no memory.
@@ -31,7 +31,7 @@ impl Drop for Hosts {
 }
 
 impl Hosts {
-    fn up(name: &str, link: &str) -> Option<Self> {
+    pub(crate) fn up(name: &str, link: &str) -> Option<Self> {
         // Open MPI's launcher and its daemons talk over the second link: the first has the messages alone.
         let hosts = "[host.near]\n[host.far]\n";
         let between = "[[link]]\nbetween = [\"near\", \"far\"]\n";
@@ -68,26 +68,39 @@ impl Hosts {
 
     /// The job on both hosts, one rank on each.
     fn command(&self, words: &str) -> Command {
+        self.command_of("", &format!("--bind-to none --host near:1,far:1 -n 2 {words}"))
+    }
+
+    /// A job with these options of the verb, and these words for the launcher.
+    pub(crate) fn command_of(&self, options: &str, words: &str) -> Command {
         let folder = self.scratch.path();
         let library = built("libclearstream_fi.so");
         let script = format!(
-            "hostname near && {SHARED_MEMORY} && export TMPDIR={} && exec timeout -k 5 200 '{PROGRAM}' mpi --interface eth0 \
-             --library '{}' --report '{}' -- mpirun.openmpi --bind-to none --host near:1,far:1 \
+            "{SHARED_MEMORY} && export TMPDIR={} && exec timeout -k 5 200 '{PROGRAM}' mpi --interface eth0 \
+             --library '{}' --report '{}' {options} -- mpirun.openmpi \
              --mca plm rsh --mca plm_rsh_agent '{}' --mca oob_tcp_if_include eth1 \
-             -x FI_CLEARSTREAM_STOPPED_S -n 2 {words}",
+             -x FI_CLEARSTREAM_STOPPED_S {words}",
             folder.join("near").display(),
             library.display(),
             folder.join("report").display(),
             folder.join("agent").display(),
         );
-        let mut command = Command::new(PROGRAM);
+        let mut command = self.on_near(&script);
         command
-            .args(["lab", "exec", &self.lab.name, "near", "--"])
-            .args(["unshare", "-u", "-m", "-i", "sh", "-c", &script])
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
             .env("FI_CLEARSTREAM_STOPPED_S", "5")
             .stdin(Stdio::null());
+        command
+    }
+
+    /// A script on the near host.
+    pub(crate) fn on_near(&self, script: &str) -> Command {
+        let mut command = Command::new(PROGRAM);
+        let script = format!("hostname near && {script}");
+        command
+            .args(["lab", "exec", &self.lab.name, "near", "--"])
+            .args(["unshare", "-u", "-m", "-i", "sh", "-c", &script]);
         command
     }
 
@@ -102,7 +115,7 @@ impl Hosts {
     }
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr];
     format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err))
 }

@@ -19,6 +19,7 @@ mod live;
 mod load;
 mod manual;
 mod mpi;
+mod mpi_placement_root;
 mod mpi_root;
 mod path_loopback;
 mod peer_text;

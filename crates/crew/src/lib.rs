@@ -6,7 +6,7 @@
 //! have collective operations: barrier, broadcast, reduce and gather, each with a deadline.
 //!
 //! Where the ranks of a job will run, and what receives their messages, is told without starting it: [`job_map()`] asks
-//! the launcher, [`place`] adds what a host's machine has. What held it up is read from what its ranks report at their end
+//! the launcher, [`plan_job`] adds what a host's machine has, and what is bound and steered for the job. What held it up is read from what its ranks report at their end
 //! ([`judge_messages`]).
 
 #![forbid(unsafe_code)]
@@ -21,6 +21,7 @@ mod manual;
 mod memory;
 mod orphan;
 mod placement;
+mod steering;
 mod threads;
 mod vendor;
 mod waiting;
@@ -35,7 +36,8 @@ pub use manual::{ManualJob, ManualJobError, manual_launcher};
 pub use memory::MemoryTransport;
 pub use mpi::{Flavour, MpiError, launched_by};
 pub use placement::{
-    CoreChoice, EndpointPlace, HereView, QueueChoice, RankPlacement, Receiver, even_ranks, place,
+    CoreChoice, EndpointPlace, HereView, QueueChoice, RankPlacement, Receiver, even_ranks,
 };
+pub use steering::{Binder, FlowRules, JobPlan, Unsteered, Wishes, plan_job};
 pub use threads::{Channels, ThreadsEnd, run_threads};
 pub use waiting::{MessagesLimit, RankMessages, Waited, judge_messages};

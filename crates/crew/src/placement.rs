@@ -42,6 +42,8 @@ pub struct RankPlacement {
     pub cores: Vec<u32>,
     /// Who chose them.
     pub core_choice: CoreChoice,
+    /// Cores that the launcher lets it run on; empty: any, or not known.
+    pub given_cores: Vec<u32>,
     /// Its packets from other hosts; `None` for a rank of another host.
     pub receiver: Option<Receiver>,
     /// Other ranks of its host: messages of these go through shared memory, without packet, queue and interrupt.
@@ -59,6 +61,8 @@ pub enum CoreChoice {
     Nobody,
     /// An own order: physical cores before their siblings, packages in turn.
     Order,
+    /// It is the core that processes the packets of the rank's receive queue, or the nearest one that is free.
+    Queue,
     /// There are more ranks than cores.
     TooFewCores,
     /// The rank is on another host, whose cores are not known here.
@@ -76,6 +80,8 @@ pub struct Receiver {
     pub interrupts: Vec<Interrupt>,
     /// Cores on which the kernel may process them; empty: any, or the sender's.
     pub cores: Vec<u32>,
+    /// UDP port of its endpoint, where it is known before the rank starts.
+    pub port: Option<u16>,
     /// How far the rank is from that core, where it is one core and the rank has one core.
     pub distance: Option<Proximity>,
 }
@@ -89,6 +95,8 @@ pub enum QueueChoice {
     OnlyOne,
     /// The device, by a hash of addresses and ports; the port is not known before the rank starts.
     DeviceHash,
+    /// A rule of the device for the endpoint's UDP port.
+    Rule,
     /// What the interface has is not known.
     Unknown,
 }
@@ -104,7 +112,11 @@ pub fn even_ranks(ranks_count: u32, hosts: &[String]) -> Vec<MappedRank> {
 /// Where each rank runs and what receives for it. `is_launched`: the ranks come from a launcher's own map; otherwise
 /// cores are given to them in [`bind::cores`]'s order.
 #[must_use]
-pub fn place(ranks: &[MappedRank], is_launched: bool, here: HereView<'_>) -> Vec<RankPlacement> {
+pub(crate) fn place(
+    ranks: &[MappedRank],
+    is_launched: bool,
+    here: HereView<'_>,
+) -> Vec<RankPlacement> {
     let is_here = |rank: &MappedRank| here.names.contains(&rank.host);
     let here_count = ranks.iter().filter(|rank| is_here(rank)).count();
     let mut ordered = bind::cores(here.machine, here_count).into_iter();
@@ -125,6 +137,7 @@ pub fn place(ranks: &[MappedRank], is_launched: bool, here: HereView<'_>) -> Vec
             }
         };
         let receiver = is_here(rank).then(|| receiver(here, &cores));
+        let given_cores = if is_here(rank) { numbers(&physical, &rank.bound) } else { Vec::new() };
         let same_host = of_host.get(rank.host.as_str()).copied().unwrap_or(0);
         RankPlacement {
             rank: rank.rank,
@@ -132,6 +145,7 @@ pub fn place(ranks: &[MappedRank], is_launched: bool, here: HereView<'_>) -> Vec
             is_here: is_here(rank),
             cores,
             core_choice,
+            given_cores,
             receiver,
             beside_count: same_host.saturating_sub(1),
             away_count: (ranks.len() as u64).saturating_sub(same_host),
@@ -148,6 +162,7 @@ fn receiver(here: HereView<'_>, cores: &[u32]) -> Receiver {
         queue_choice,
         interrupts: Vec::new(),
         cores: Vec::new(),
+        port: None,
         distance: None,
     };
     if here.endpoint.ip.is_loopback() {
@@ -167,12 +182,12 @@ fn receiver(here: HereView<'_>, cores: &[u32]) -> Receiver {
         (&[core], &[other]) => here.machine.proximity(core, other),
         _ => None,
     };
-    Receiver { queues, queue_choice, interrupts, cores: receives_on, distance }
+    Receiver { queues, queue_choice, interrupts, cores: receives_on, port: None, distance }
 }
 
 /// The cores on which the kernel processes what an interface received: those that receive packet steering names, else
 /// those of its NAPI threads, else those that its interrupts are delivered to.
-fn receives_on(nic: &Nic, interrupts: &[Interrupt]) -> Vec<u32> {
+pub(crate) fn receives_on(nic: &Nic, interrupts: &[Interrupt]) -> Vec<u32> {
     let steered = nic.receive_queues.iter().flat_map(|queue| &queue.rps_cores);
     let threads = nic.napi_threads.iter().flat_map(|thread| &thread.allowed_cores);
     let delivered = interrupts.iter().flat_map(|one| {

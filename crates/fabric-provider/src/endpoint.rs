@@ -4,12 +4,15 @@
 mod endings;
 mod live;
 mod progress;
+mod site;
 mod unmatched;
 mod waits;
 
 pub(crate) use endings::Queues;
 use endings::{flags_of, number_of};
 use live::Live;
+pub(crate) use site::Site;
+use site::planned_sockets;
 use waits::Waits;
 
 use std::collections::VecDeque;
@@ -26,6 +29,7 @@ use crate::interfaces;
 use crate::local::Local;
 use crate::name::Name;
 use crate::operations::{Operation, Operations};
+use crate::planned;
 use crate::port::{self, Port};
 use crate::presence::{Presence, Probes};
 use crate::queue::{Ended, Error};
@@ -132,54 +136,6 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], Number> {
     Ok(bytes)
 }
 
-/// Where an endpoint is opened, and what it is called.
-#[derive(Debug)]
-pub(crate) struct Site {
-    pub(crate) place: interfaces::Place,
-    /// 0: any free one.
-    pub(crate) port: u16,
-    /// Eight bytes of its address that no other endpoint has.
-    pub(crate) unique: [u8; 8],
-    pub(crate) key: [u8; 16],
-    /// Longest message that is copied, so that its send completes at once.
-    pub(crate) copy_bytes_max: u64,
-    /// Sources of messages are told as peers, not as addresses of an address vector.
-    pub(crate) tells_peers: bool,
-}
-
-impl Site {
-    /// Any free port of the address that endpoints use, and a name that nobody can guess.
-    fn chosen() -> Result<Self, Number> {
-        let place = interfaces::choose().map_err(|_line| libc::ENODEV)?;
-        Ok(Self {
-            place,
-            port: 0,
-            unique: random()?,
-            key: random()?,
-            copy_bytes_max: INJECT_BYTES_MAX,
-            tells_peers: false,
-        })
-    }
-}
-
-/// A UDP port and the TCP port of the same number; `port` 0: any.
-fn sockets(place: &interfaces::Place, port: u16) -> std::io::Result<(Udp, Presence)> {
-    let mut tries = 0;
-    loop {
-        let udp = Udp::open(place, port)?;
-        tries += 1;
-        match Presence::open(udp.local_address()?) {
-            Ok(presence) => return Ok((udp, presence)),
-            Err(error)
-                if error.kind() != std::io::ErrorKind::AddrInUse || tries > 100 || port != 0 =>
-            {
-                return Err(error);
-            }
-            Err(_taken) => {}
-        }
-    }
-}
-
 fn stopped() -> Duration {
     let given = std::env::var(STOPPED_VARIABLE).ok().and_then(|text| text.parse().ok());
     given.map_or(STOPPED, Duration::from_secs)
@@ -188,6 +144,7 @@ fn stopped() -> Duration {
 impl Endpoint {
     /// An endpoint at a free port, with room for so many peers at least.
     pub(crate) fn open(binding: Binding, peers_count: usize) -> Result<Self, Number> {
+        planned::bind();
         Self::open_at(binding, peers_count, &Site::chosen()?)
     }
 
@@ -205,7 +162,7 @@ impl Endpoint {
         };
         let wish = port::Wish::asked().map_err(no_port)?;
         let number = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-        let (udp, presence) = sockets(place, site.port).map_err(number)?;
+        let (udp, presence) = planned_sockets(place, site.port).map_err(number)?;
         let at = udp.local_address().map_err(number)?;
         let network = wish.as_ref().map(|wish| wish.network);
         let name = Name::new(at, network, site.unique, site.key);

@@ -59,10 +59,13 @@ pub(crate) fn choose() -> Result<Place, String> {
 /// without a word.
 pub(crate) fn complain(line: &str) {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // Where nobody listens nothing is said.
-        writeln!(std::io::stderr(), "libclearstream_fi: {line}").ok();
-    });
+    ONCE.call_once(|| complain_of(line));
+}
+
+/// Tells the user what is done otherwise than planned.
+pub(crate) fn complain_of(line: &str) {
+    // Where nobody listens nothing is said.
+    writeln!(std::io::stderr(), "libclearstream_fi: {line}").ok();
 }
 
 /// The loopback's address.

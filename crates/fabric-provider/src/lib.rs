@@ -30,6 +30,7 @@ mod local;
 pub mod name;
 mod objects;
 mod operations;
+mod planned;
 mod port;
 mod presence;
 mod queue;

@@ -64,6 +64,15 @@ fn of_interface(name: &str, what: &InterfaceKey, to: &str) -> String {
         I::RfsEntries(queue) => file(format!("queues/rx-{queue}/rps_flow_cnt")),
         I::XpsCores(queue) => file(format!("queues/tx-{queue}/xps_cpus")),
         I::ThreadedNapi => file("threaded".to_owned()),
+        I::FlowQueue(flow) if to == "-" => format!("ethtool -N {name} delete …  # {flow}"),
+        I::FlowQueue(flow) => {
+            let family = if flow.is_ipv6 { "udp6" } else { "udp4" };
+            format!(
+                "ethtool -N {name} flow-type {family} dst-port {} action {}",
+                flow.port,
+                word(to)
+            )
+        }
         // Slashes, because the name of an interface may have dots.
         I::Ipv4(what) => format!("sysctl -w net/ipv4/conf/{name}/{what}={}", word(to)),
         I::Ipv6(what) => format!("sysctl -w net/ipv6/conf/{name}/{what}={}", word(to)),
@@ -131,6 +140,12 @@ mod tests {
             ("eth0/qdisc", "fq", "tc qdisc replace dev eth0 root fq"),
             ("eth0/qdisc", "noqueue (default)", "tc qdisc del dev eth0 root"),
             ("eth0/rx-1/rps_cpus", "ff", "echo ff > /sys/class/net/eth0/queues/rx-1/rps_cpus"),
+            (
+                "eth0/udp4-61008/queue",
+                "3",
+                "ethtool -N eth0 flow-type udp4 dst-port 61008 action 3",
+            ),
+            ("eth0/udp4-61008/queue", "-", "ethtool -N eth0 delete …  # udp4-61008"),
             ("eth0.7/ipv4/rp_filter", "2", "sysctl -w net/ipv4/conf/eth0.7/rp_filter=2"),
             ("nexthop:7", "-", "ip nexthop del id 7"),
             ("route:254,1,0,10.0.0.0/8", "-", "ip route del 10.0.0.0/8 table 254 metric 1"),

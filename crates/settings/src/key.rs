@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 mod filter_table;
+mod flow;
 mod route;
 
 pub use filter_table::FilterTableName;
+pub use flow::FlowName;
 pub use route::RouteName;
 
 use crate::catalogue;
@@ -83,6 +85,8 @@ pub enum InterfaceKey {
     XpsCores(u32),
     /// Packet processing in kernel threads.
     ThreadedNapi,
+    /// The receive queue to which a flow rule of the device directs datagrams (`ethtool -N`); `-`: there is no such rule.
+    FlowQueue(FlowName),
     /// `net.ipv4.conf.INTERFACE.NAME`, one of [`catalogue::IPV4_OF_INTERFACE`].
     Ipv4(&'static str),
     /// `net.ipv6.conf.INTERFACE.NAME`, one of [`catalogue::IPV6_OF_INTERFACE`].
@@ -256,6 +260,9 @@ impl InterfaceKey {
                     "ipv6" => return one_of(catalogue::IPV6_OF_INTERFACE).map(Self::Ipv6),
                     _queue => {}
                 }
+                if what == "queue" {
+                    return FlowName::parse(queue).map(Self::FlowQueue);
+                }
                 match (queue.split_at_checked(3)?, what) {
                     (("rx-", number), "rps_cpus") => Self::RpsCores(plain_number(number)?),
                     (("rx-", number), "rps_flow_cnt") => Self::RfsEntries(plain_number(number)?),
@@ -301,6 +308,7 @@ impl fmt::Display for InterfaceKey {
             Self::RfsEntries(queue) => write!(out, "rx-{queue}/rps_flow_cnt"),
             Self::XpsCores(queue) => write!(out, "tx-{queue}/xps_cpus"),
             Self::ThreadedNapi => out.write_str("threaded"),
+            Self::FlowQueue(flow) => write!(out, "{flow}/queue"),
             Self::Ipv4(name) => write!(out, "ipv4/{name}"),
             Self::Ipv6(name) => write!(out, "ipv6/{name}"),
         }

@@ -26,7 +26,7 @@ mod value;
 pub use change::Change;
 pub use command::{command, commands, word};
 pub use key::{
-    FILES, FilterTableName, InterfaceKey, Key, KeyError, PARAMETERS, Parameter, PersistedFile,
-    RouteName,
+    FILES, FilterTableName, FlowName, InterfaceKey, Key, KeyError, PARAMETERS, Parameter,
+    PersistedFile, RouteName,
 };
 pub use value::{RootQdisc, VALUE_BYTES_MAX, cores_of, list_of, mask_of};

@@ -77,6 +77,12 @@ impl InterfaceKey {
                 state @ ("0" | "1") => Ok(state.to_owned()),
                 _ => Err(wrong("0 or 1")),
             },
+            Self::FlowQueue(_) => {
+                let value = value.trim();
+                let queue = plain_number(value).map(|queue| queue.to_string());
+                let none = (value == "-").then(|| value.to_owned());
+                queue.or(none).ok_or_else(|| wrong("a receive queue, or -"))
+            }
             Self::RssTable => {
                 let queues: Option<Vec<u32>> =
                     value.split_ascii_whitespace().map(plain_number).collect();

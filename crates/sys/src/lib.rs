@@ -18,6 +18,7 @@ pub mod ethtool_set;
 pub mod eventfd;
 pub mod file_lock;
 pub mod file_ring;
+pub mod flow_rules;
 pub mod guard;
 pub mod hop_limit;
 pub mod interface;

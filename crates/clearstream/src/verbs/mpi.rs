@@ -1,10 +1,11 @@
 //! `clearstream mpi`: an unmodified MPI job over ClearStream's messages; it fails rather than fall back to TCP.
 
+mod carried;
+mod placed;
 mod plan;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,8 +13,9 @@ use clap::ValueEnum;
 use packet_switch::Name as SwitchName;
 use sys::own_address;
 
+use self::placed::{LauncherBinding, Placed, PlacementArgs};
 use crate::VerbResult;
-use crate::exit::{VerbError, not_run};
+use crate::exit::{VerbError, complain, not_run};
 use crate::store;
 
 /// File name of the libfabric provider, in a build and in an installation.
@@ -33,7 +35,7 @@ const OPEN_MPI: [(&str, &str); 4] = [
 const CHOICES: [&str; 5] =
     ["pml", "mtl", "mtl_ofi_provider_include", "mtl_ofi_provider_exclude", "osc"];
 /// Environment variables that the ranks need on every host.
-const FORWARDED: [&str; 7] = [
+const FORWARDED: [&str; 9] = [
     "FI_PROVIDER_PATH",
     INTERFACE_VARIABLE,
     PORT_VARIABLE,
@@ -41,6 +43,8 @@ const FORWARDED: [&str; 7] = [
     "FI_CLEARSTREAM_REPORT",
     LIVE_VARIABLE,
     SHARED_MEMORY_VARIABLE,
+    carried::CORES_VARIABLE,
+    carried::UDP_PORT_VARIABLE,
 ];
 /// Names the provider a folder for counters of running ranks.
 const LIVE_VARIABLE: &str = "FI_CLEARSTREAM_LIVE";
@@ -107,15 +111,19 @@ impl SharedMemory {
     clearstream mpi --report counters.json -- mpirun -n 2 ./job\n  \
     clearstream mpi --live job -- mpirun -n 4 ./job      beside it: clearstream live --messages job\n\n\
     The launcher must be Open MPI's, 4 or 5, with its libfabric component (Debian's has it). The\n\
-    library must have the same path on every host. The launcher replaces this process: its exit code\n\
-    and its signals are its own. Open MPI's launcher ends with the code of the rank that failed, and\n\
-    with 128+n if signal n killed a rank. A job that cannot use the library fails; it does not fall\n\
+    library must have the same path on every host. The exit code is the launcher's, and signals are\n\
+    passed on to it. Open MPI's launcher ends with the code of the rank that failed, and with 128+n if\n\
+    signal n killed a rank. Ranks of this host are bound next to their receive queues and, as far as\n\
+    privileges allow, packets from other hosts are steered there while the job runs (`mpi plan` shows\n\
+    how); `clearstream tune revert` undoes what is left if this program is killed. A job that cannot use the library fails; it does not fall\n\
     back to TCP. Parameters that choose another transport (--mca pml, --mca mtl) are refused.")]
 pub(crate) struct MpiArgs {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
     transport: TransportArgs,
+    #[command(flatten)]
+    placement: PlacementArgs,
     /// Have each rank append a line of JSON with its packet counters to FILE when it ends.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -163,7 +171,7 @@ pub(crate) fn run(args: &MpiArgs, json: bool) -> VerbResult {
     }
 }
 
-/// Runs the job: the launcher takes this process's place.
+/// Runs the job. The launcher takes this process's place unless settings are to be changed back at its end.
 fn start(args: &MpiArgs) -> VerbResult {
     let [launcher, arguments @ ..] = args.launcher.as_slice() else {
         return Err(VerbError::usage("name a launcher after --, such as mpirun"));
@@ -199,6 +207,16 @@ fn start(args: &MpiArgs) -> VerbResult {
         std::fs::create_dir_all(folder).map_err(|error| VerbError::unreadable(folder, &error))?;
         command.env(LIVE_VARIABLE, std::path::absolute(folder)?);
     }
+    let placed = placed(args, launcher, arguments, port.as_deref());
+    let planned = placed.as_ref();
+    for (name, value) in [
+        (carried::CORES_VARIABLE, planned.and_then(carried::cores_value)),
+        (carried::UDP_PORT_VARIABLE, planned.and_then(carried::port_value)),
+    ] {
+        if let Some(value) = value {
+            command.env(name, value);
+        }
+    }
     let is_set = |name: &&str| {
         command.get_envs().any(|(known, _)| known == *name) || std::env::var_os(name).is_some()
     };
@@ -208,7 +226,42 @@ fn start(args: &MpiArgs) -> VerbResult {
     }
     let line = shared_memory.line(port.as_deref());
     writeln!(crate::out::stderr(), "clearstream: {line}").ok();
-    Ok(not_run(launcher, &command.args(arguments).exec()))
+    command.args(arguments);
+    carried::run(command, placed.as_ref())
+}
+
+/// The plan of a job; `None` where nothing is bound or steered, or the launcher does not tell where it would start the ranks.
+fn placed(
+    args: &MpiArgs,
+    launcher: &OsStr,
+    arguments: &[OsString],
+    port: Option<&str>,
+) -> Option<Placed> {
+    let wanted = &args.placement;
+    let binding = placed::launcher_binding(arguments, |name| std::env::var(name).ok());
+    if (wanted.no_bind && wanted.no_steer) || binding == LauncherBinding::None {
+        return None;
+    }
+    let unplanned = |why: &dyn std::fmt::Display| {
+        complain(&format!(
+            "ranks are not bound and their packets not steered: {} {why}",
+            launcher.display()
+        ));
+    };
+    let map = match crew::job_map(launcher, arguments) {
+        Ok(map) => map,
+        Err(error) => {
+            unplanned(&format_args!("does not tell where it would start them ({error})"));
+            return None;
+        }
+    };
+    // It says itself why it starts none.
+    if map.ranks.is_empty() {
+        return None;
+    }
+    let interface = args.transport.interface.as_deref();
+    // An interface that only other hosts have: nothing is planned here.
+    placed::placed(&map.ranks, Some(binding), interface, port, wanted).ok()
 }
 
 /// Launcher options and variables that start ranks elsewhere, perhaps none on this host.

@@ -6,6 +6,7 @@ use settings::{InterfaceKey, Key, RootQdisc};
 use sys::SyscallError;
 use sys::ethtool::Device;
 use sys::ethtool_set;
+use sys::flow_rules;
 use sys::interface::RouteSocket;
 
 use super::{Host, read_at, read_text, write_at};
@@ -43,6 +44,11 @@ impl Host {
                 let device = Device::open(name).map_err(refused)?;
                 let table = device.indirection().map_err(refused)?;
                 Ok(table.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
+            }
+            InterfaceKey::FlowQueue(flow) => {
+                let device = Device::open(name).map_err(refused)?;
+                let queue = flow_rules::queue_of(&device, *flow).map_err(refused)?;
+                Ok(queue.map_or_else(|| "-".to_owned(), |queue| queue.to_string()))
             }
             InterfaceKey::RpsCores(_)
             | InterfaceKey::RfsEntries(_)
@@ -83,6 +89,14 @@ impl Host {
                 let table: Vec<u32> =
                     value.split(' ').filter_map(|queue| queue.parse().ok()).collect();
                 ethtool_set::set_rss_table(&device, &table).map_err(refused)
+            }
+            InterfaceKey::FlowQueue(flow) => {
+                let device = Device::open(name).map_err(refused)?;
+                if value == "-" {
+                    flow_rules::remove(&device, *flow).map_err(refused)
+                } else {
+                    flow_rules::direct(&device, *flow, number()?).map_err(refused)
+                }
             }
             InterfaceKey::RpsCores(_)
             | InterfaceKey::RfsEntries(_)

@@ -5,16 +5,18 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use crew::{
-    CoreChoice, EndpointPlace, HereView, MappedRank, QueueChoice, RankPlacement, Receiver,
-    even_ranks, place,
+    CoreChoice, EndpointPlace, MappedRank, QueueChoice, RankPlacement, Receiver, Unsteered,
+    even_ranks,
 };
-use results::{Machine, Proximity};
+use results::Proximity;
 use serde_json::{Value, json};
-use sys::own_address::{self, Reason};
+use settings::command;
+use sys::own_address::Reason;
 
+use super::placed::{self, LauncherBinding, Placed, PlacementArgs, launcher_binding, placed};
 use super::{
-    INTERFACE_VARIABLE, LauncherError, SharedMemory, TransportArgs, check_launcher, no_interface,
-    refuse_other_ways, shared_memory,
+    LauncherError, SharedMemory, TransportArgs, check_launcher, port, refuse_other_ways,
+    shared_memory,
 };
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError, not_run};
@@ -29,12 +31,14 @@ const RANKS_MAX: u32 = 100_000;
     clearstream mpi plan -- mpirun -n 4 ./job\n  \
     clearstream mpi plan --interface eth1 -- mpirun --host a:2,b:2 -n 4 ./job\n  \
     clearstream mpi plan --ranks 4\n\n\
-    With a launcher, Open MPI itself reports where it would start and bind each rank. With --ranks,\n\
-    the plan shows the order in which ClearStream would bind them: physical cores before their\n\
-    siblings, packages in turn. Only the interfaces and cores of this host are known.")]
+    With a launcher, Open MPI itself reports where it would start each rank, and where it would bind\n\
+    those that are left to it. `clearstream mpi` carries out the same plan. Without --hosts, --ranks\n\
+    are all on this host. Only the interfaces and cores of this host are known.")]
 pub(super) struct PlanArgs {
     #[command(flatten)]
     transport: TransportArgs,
+    #[command(flatten)]
+    placement: PlacementArgs,
     /// Plan for this many ranks, without a launcher.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)),
           conflicts_with = "launcher")]
@@ -49,26 +53,24 @@ pub(super) struct PlanArgs {
 
 pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
     let shared_memory = shared_memory(args.transport.shared_memory)?;
-    let (endpoint, reason) = endpoint(args.transport.interface.as_deref())?;
-    let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let ranks = match args.ranks {
-        Some(count) if args.hosts.is_empty() => even_ranks(count, std::slice::from_ref(&own)),
-        Some(count) => even_ranks(count, &args.hosts),
+    let port = port(args.transport.port.as_deref())?;
+    let own = placed::own_name();
+    let (ranks, binding) = match args.ranks {
+        Some(count) if args.hosts.is_empty() => {
+            (even_ranks(count, std::slice::from_ref(&own)), None)
+        }
+        Some(count) => (even_ranks(count, &args.hosts), None),
         None => match launched(&args.launcher)? {
-            Ok(ranks) => ranks,
+            Ok(ranks) => {
+                let words = args.launcher.get(1..).unwrap_or_default();
+                (ranks, Some(launcher_binding(words, |name| std::env::var(name).ok())))
+            }
             Err(exit) => return Ok(exit),
         },
     };
-    let names = names_of(&own);
-    let machine = topology::machine();
-    let here = HereView { names: &names, machine: &machine, endpoint: &endpoint };
-    let plan = Plan {
-        ranks: place(&ranks, args.ranks.is_none(), here),
-        endpoint,
-        reason,
-        shared_memory,
-        machine: &machine,
-    };
+    let interface = args.transport.interface.as_deref();
+    let placed = placed(&ranks, binding, interface, port.as_deref(), &args.placement)?;
+    let plan = Plan { placed: &placed, shared_memory };
     let mut out = crate::out::stdout();
     if json {
         writeln!(out, "{}", plan.json())?;
@@ -76,25 +78,6 @@ pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
         write!(out, "{}", plan.text())?;
     }
     Ok(Exit::Ok)
-}
-
-/// Where this host's endpoints are reached, and why there.
-fn endpoint(interface: Option<&str>) -> Result<(EndpointPlace, Reason), VerbError> {
-    let variable = std::env::var(INTERFACE_VARIABLE).ok().filter(|value| !value.is_empty());
-    let wanted = interface.or(variable.as_deref());
-    let Some((chosen, reason)) = own_address::choose(wanted) else {
-        return Err(match wanted {
-            Some(wanted) => no_interface(wanted),
-            None => VerbError::missing("this host has no address"),
-        });
-    };
-    Ok((EndpointPlace { interface: chosen.interface, ip: chosen.ip }, reason))
-}
-
-/// What launchers call this host: its name, also without its domain, and the loopback.
-fn names_of(own: &str) -> Vec<String> {
-    let short = own.split('.').next().unwrap_or(own);
-    [own, short, "localhost", "127.0.0.1"].map(str::to_owned).into()
 }
 
 /// The ranks as the launcher would start them; an exit where it cannot be run.
@@ -132,11 +115,8 @@ fn unmapped(launcher: &str, complaint: &str) -> String {
 
 /// What is shown.
 struct Plan<'a> {
-    ranks: Vec<RankPlacement>,
-    endpoint: EndpointPlace,
-    reason: Reason,
+    placed: &'a Placed,
     shared_memory: SharedMemory,
-    machine: &'a Machine,
 }
 
 /// Something that is left as it is.
@@ -148,6 +128,8 @@ enum Unbound {
     Interrupt,
     SharedMemory,
     OtherHosts,
+    /// Why packets are not steered.
+    Steering(Unsteered),
 }
 
 impl Unbound {
@@ -159,31 +141,41 @@ impl Unbound {
             Self::Interrupt => "interrupt",
             Self::SharedMemory => "shared_memory",
             Self::OtherHosts => "other_hosts",
+            Self::Steering(_) => "steering",
         }
     }
 
     fn why(self) -> &'static str {
         match self {
             Self::Rank => {
-                "ranks: the launcher binds them to no core, and the library does not either; with --bind-to core \
-                 Open MPI does"
+                "ranks: the launcher binds them to no core, as it is told; without --bind-to none and --no-bind they are bound"
             }
             Self::TooFewCores => "ranks: there are more than usable cores, which they share",
             Self::Queue => {
-                "receive queue: messages are UDP datagrams, each endpoint has a port that the kernel chooses when the \
-                 rank starts, and the device's hash of addresses and ports chooses the queue; no rule steers it"
+                "receive queue: messages are UDP datagrams, and the device's hash of addresses and ports chooses the queue; \
+                 no rule steers it"
             }
-            Self::Interrupt => {
-                "interrupts: they stay where the system has them; `clearstream place --move-interrupts` and \
-                 /proc/irq/N/smp_affinity_list move them"
-            }
+            Self::Interrupt => "interrupts: they stay where the system has them",
             Self::SharedMemory => {
                 "ranks of one host: their messages go through shared memory, which the receiver polls; there is no \
                  packet, no queue and no interrupt"
             }
             Self::OtherHosts => {
-                "ranks of other hosts: their cores, queues and interrupts are not known here; run this there"
+                "ranks of other hosts: their cores, queues and interrupts are not known here, and nothing is changed there"
             }
+            Self::Steering(why) => match why {
+                Unsteered::Asked => "packets: they are not steered, as asked for (--no-steer)",
+                Unsteered::OneHost => {
+                    "packets: there is nothing to steer, because no rank is on another host"
+                }
+                Unsteered::SwitchPort => {
+                    "packets: there is nothing to steer, because endpoints have ports of a packet switch"
+                }
+                Unsteered::NoQueues => "packets: the interface shows no receive queue here",
+                Unsteered::NoCores => {
+                    "packets: they are not steered, because the ranks are bound to no core"
+                }
+            },
         }
     }
 }
@@ -191,8 +183,9 @@ impl Unbound {
 impl Plan<'_> {
     /// What is bound to nothing, in the order of a packet's way from rank to device.
     fn unbound(&self) -> Vec<Unbound> {
-        let any = |is_it: &dyn Fn(&RankPlacement) -> bool| self.ranks.iter().any(is_it);
-        let receivers = || self.ranks.iter().filter_map(|rank| rank.receiver.as_ref());
+        let ranks = &self.placed.plan.ranks;
+        let any = |is_it: &dyn Fn(&RankPlacement) -> bool| ranks.iter().any(is_it);
+        let receivers = || ranks.iter().filter_map(|rank| rank.receiver.as_ref());
         let mut found = Vec::new();
         let mut note = |is_it: bool, what| found.extend(is_it.then_some(what));
         note(any(&|rank| rank.core_choice == CoreChoice::Nobody), Unbound::Rank);
@@ -201,28 +194,32 @@ impl Plan<'_> {
         note(shares && any(&|rank| rank.beside_count > 0), Unbound::SharedMemory);
         let by_hash = |one: &Receiver| one.queue_choice == QueueChoice::DeviceHash;
         note(receivers().any(by_hash), Unbound::Queue);
-        note(receivers().any(|one| !one.interrupts.is_empty()), Unbound::Interrupt);
+        let plan = &self.placed.plan;
+        let has_interrupts = receivers().any(|one| !one.interrupts.is_empty());
+        note(has_interrupts && plan.changes.is_empty(), Unbound::Interrupt);
         note(any(&|rank| !rank.is_here), Unbound::OtherHosts);
+        found.extend(plan.unsteered.map(Unbound::Steering));
         found
     }
 
     fn text(&self) -> String {
         let mut text = String::new();
-        let EndpointPlace { interface, ip } = &self.endpoint;
+        let ranks = &self.placed.plan.ranks;
+        let EndpointPlace { interface, ip } = &self.placed.endpoint;
         let hosts: std::collections::BTreeSet<&str> =
-            self.ranks.iter().map(|rank| rank.host.as_str()).collect();
+            ranks.iter().map(|rank| rank.host.as_str()).collect();
         // Writing to a String cannot fail.
         let mut line = |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").unwrap_or(());
         line(format_args!(
             "{} on {}; endpoints of this host on {interface}, {ip}: {}\n",
-            units::count_of(self.ranks.len() as u64, "rank"),
+            units::count_of(ranks.len() as u64, "rank"),
             units::count_of(hosts.len() as u64, "host"),
-            why_there(self.reason),
+            why_there(self.placed.reason),
         ));
         let wide = hosts.iter().map(|host| host.len()).max().unwrap_or(0).max(4);
         line(format_args!("rank  {:wide$}  core", "host"));
-        for rank in &self.ranks {
-            let core = core_text(rank);
+        for rank in ranks {
+            let core = core_text(rank, self.placed.binding);
             line(format_args!("{:<4}  {:wide$}  {core}", rank.rank, rank.host));
         }
         for (ranks, receiver) in self.receivers() {
@@ -230,13 +227,22 @@ impl Plan<'_> {
                 "\nreceives for {} {ranks}",
                 if ranks.contains(['-', ',']) { "ranks" } else { "rank" }
             ));
-            line(format_args!(
-                "  endpoint   UDP on {interface}, {ip}; the kernel chooses the port"
-            ));
+            let port = receiver.port.map_or_else(
+                || "the kernel chooses the port".to_owned(),
+                |port| format!("port {port}"),
+            );
+            line(format_args!("  endpoint   UDP on {interface}, {ip}; {port}"));
             line(format_args!("  queue      {}", queue_text(receiver, interface)));
             let interrupt = interrupt_text(receiver, interface);
             line(format_args!("  interrupt  {interrupt}"));
             line(format_args!("  core       {}", self.core_of(receiver)));
+        }
+        if !self.placed.plan.changes.is_empty() {
+            line(format_args!("\nchanged while the job runs, with the reason"));
+        }
+        for change in &self.placed.plan.changes {
+            let made_by = command(&change.key, &change.to);
+            line(format_args!("  {made_by}  # {}", change.why));
         }
         line(format_args!("\n{}", self.shared_memory.line(None)));
         line(format_args!("\nnot bound"));
@@ -249,7 +255,7 @@ impl Plan<'_> {
     /// Receivers that differ, with their ranks as text.
     fn receivers(&self) -> Vec<(String, &Receiver)> {
         let mut found: Vec<(Vec<u32>, &Receiver)> = Vec::new();
-        for rank in &self.ranks {
+        for rank in &self.placed.plan.ranks {
             let Some(receiver) = &rank.receiver else { continue };
             match found.iter_mut().find(|(_, other)| *other == receiver) {
                 Some((ranks, _)) => ranks.push(rank.rank),
@@ -267,7 +273,8 @@ impl Plan<'_> {
                 _ => "the sender's: no interrupt is raised and no core is named".to_owned(),
             };
         }
-        let moves = if self.machine.irqbalance_runs { "; irqbalance may move it" } else { "" };
+        let moves =
+            if self.placed.machine.irqbalance_runs { "; irqbalance may move it" } else { "" };
         let distance = receiver.distance.map(|distance| format!(", {}", distance_text(distance)));
         format!("{}{}{moves}", cores_text(&receiver.cores), distance.unwrap_or_default())
     }
@@ -291,13 +298,19 @@ impl Plan<'_> {
         let unbound = unbound.map(|one| json!({ "what": one.code(), "why": one.why() }));
         json!({
             "endpoint": {
-                "interface": self.endpoint.interface,
-                "ip": self.endpoint.ip,
-                "reason": reason_code(self.reason),
+                "interface": self.placed.endpoint.interface,
+                "ip": self.placed.endpoint.ip,
+                "reason": reason_code(self.placed.reason),
             },
             "shared_memory": self.shared_memory.value(),
-            "irqbalance_runs": self.machine.irqbalance_runs,
-            "ranks": self.ranks.iter().map(rank).collect::<Vec<Value>>(),
+            "irqbalance_runs": self.placed.machine.irqbalance_runs,
+            "ranks": self.placed.plan.ranks.iter().map(rank).collect::<Vec<Value>>(),
+            "changes": self.placed.plan.changes.iter().map(|change| json!({
+                "key": change.key,
+                "to": change.to,
+                "why": change.why,
+                "command": command(&change.key, &change.to),
+            })).collect::<Vec<Value>>(),
             "not_bound": unbound.collect::<Vec<Value>>(),
         })
     }
@@ -315,6 +328,7 @@ fn receiver_json(receiver: &Receiver) -> Value {
             "effective_cores": one.effective_cores,
         })).collect::<Vec<Value>>(),
         "cores": receiver.cores,
+        "udp_port": receiver.port,
         "distance": receiver.distance,
     })
 }
@@ -337,15 +351,19 @@ fn reason_code(reason: Reason) -> &'static str {
     }
 }
 
-fn core_text(rank: &RankPlacement) -> String {
+fn core_text(rank: &RankPlacement, binding: LauncherBinding) -> String {
     let cores = cores_text(&rank.cores);
     match rank.core_choice {
         CoreChoice::Launcher if rank.cores.is_empty() => {
             "bound by Open MPI, to cores not known here".to_owned()
         }
+        CoreChoice::Launcher if binding == LauncherBinding::Chosen => {
+            format!("{cores}: bound by Open MPI, as its options say")
+        }
         CoreChoice::Launcher => format!("{cores}: bound by Open MPI"),
         CoreChoice::Nobody => "any: Open MPI binds it to none".to_owned(),
         CoreChoice::Order => format!("{cores}: next in order, physical cores first"),
+        CoreChoice::Queue => format!("{cores}: next to its receive queue"),
         CoreChoice::TooFewCores => "any: more ranks than usable cores".to_owned(),
         CoreChoice::OtherHost => "not known: another host".to_owned(),
     }
@@ -356,6 +374,7 @@ fn core_code(choice: CoreChoice) -> &'static str {
         CoreChoice::Launcher => "launcher",
         CoreChoice::Nobody => "nobody",
         CoreChoice::Order => "order",
+        CoreChoice::Queue => "queue",
         CoreChoice::TooFewCores => "too_few_cores",
         CoreChoice::OtherHost => "other_host",
     }
@@ -366,6 +385,7 @@ fn queue_code(choice: QueueChoice) -> &'static str {
         QueueChoice::Loopback => "loopback",
         QueueChoice::OnlyOne => "only_one",
         QueueChoice::DeviceHash => "device_hash",
+        QueueChoice::Rule => "rule",
         QueueChoice::Unknown => "unknown",
     }
 }
@@ -378,6 +398,7 @@ fn queue_text(receiver: &Receiver, interface: &str) -> String {
         QueueChoice::DeviceHash => {
             format!("one of {interface} rx-{queues}: by the device's hash of addresses and ports")
         }
+        QueueChoice::Rule => format!("{interface} rx-{queues}: a rule for the endpoint's port"),
         QueueChoice::Unknown => format!("not known: {interface} shows no queues here"),
     }
 }
@@ -409,7 +430,8 @@ fn distance_text(distance: Proximity) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use results::{Core, Interrupt, Nic, ReceiveQueue};
+    use crew::{Binder, FlowRules, HereView, Wishes, plan_job};
+    use results::{Core, Interrupt, Machine, Nic, ReceiveQueue};
 
     use super::*;
 
@@ -441,19 +463,26 @@ mod tests {
         Machine { cores: vec![core(0), core(1)], nics: vec![nic], ..Machine::default() }
     }
 
-    fn plan<'a>(
-        machine: &'a Machine,
-        shared_memory: SharedMemory,
-        hosts: &[&str],
-        count: u32,
-    ) -> Plan<'a> {
+    fn placed(machine: &Machine, hosts: &[&str], count: u32) -> Placed {
         let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
         let endpoint =
             EndpointPlace { interface: "eth0".to_owned(), ip: "10.0.0.1".parse().expect("one") };
-        let names = names_of("here.example");
+        let names = placed::names_of("here.example");
         let here = HereView { names: &names, machine, endpoint: &endpoint };
-        let ranks = place(&even_ranks(count, &hosts), false, here);
-        Plan { ranks, endpoint, reason: Reason::Routed, shared_memory, machine }
+        let wishes = Wishes {
+            binder: Binder::Plan,
+            unsteered: None,
+            rules: FlowRules::On,
+            first_port: 61_008,
+        };
+        Placed {
+            plan: plan_job(&even_ranks(count, &hosts), false, here, &wishes),
+            endpoint,
+            reason: Reason::Routed,
+            machine: machine.clone(),
+            binding: LauncherBinding::Default,
+            host: "here.example".to_owned(),
+        }
     }
 
     #[test]
@@ -474,34 +503,43 @@ mod tests {
     #[test]
     fn what_is_not_bound_is_named_once_with_its_reason() {
         let (one, many) = (machine(1), machine(4));
-        let codes = |plan: Plan<'_>| -> Vec<&str> {
+        let codes = |machine, shared_memory, hosts: &[&str], count| -> Vec<&str> {
+            let placed = placed(machine, hosts, count);
+            let plan = Plan { placed: &placed, shared_memory };
             plan.unbound().into_iter().map(Unbound::code).collect()
         };
-        let alone = plan(&one, SharedMemory::Direct, &["here"], 1);
-        assert_eq!(codes(alone), ["interrupt"]);
-        let two = plan(&one, SharedMemory::Direct, &["here"], 2);
-        assert_eq!(codes(two), ["shared_memory", "interrupt"]);
-        let off = plan(&many, SharedMemory::Off, &["here"], 2);
-        assert_eq!(codes(off), ["receive_queue", "interrupt"]);
-        let crowd = plan(&many, SharedMemory::Rings, &["here", "far"], 6);
-        let expected =
-            ["too_few_cores", "shared_memory", "receive_queue", "interrupt", "other_hosts"];
-        assert_eq!(codes(crowd), expected);
+        let alone = codes(&one, SharedMemory::Direct, &["here"], 1);
+        assert_eq!(alone, ["interrupt", "steering"]);
+        let two = codes(&one, SharedMemory::Direct, &["here"], 2);
+        assert_eq!(two, ["shared_memory", "interrupt", "steering"]);
+        let hosts = ["here", "far"];
+        assert_eq!(codes(&many, SharedMemory::Off, &hosts, 4), ["other_hosts"]);
+        let crowd = codes(&many, SharedMemory::Rings, &hosts, 6);
+        let expected = [
+            "too_few_cores",
+            "shared_memory",
+            "receive_queue",
+            "interrupt",
+            "other_hosts",
+            "steering",
+        ];
+        assert_eq!(crowd, expected);
     }
 
     #[test]
     fn the_text_names_core_queue_interrupt_and_distance_of_every_rank() {
-        let one = machine(1);
-        let text = plan(&one, SharedMemory::Direct, &["here", "far"], 3).text();
+        let placed_ = placed(&machine(2), &["here", "far"], 3);
+        let text = Plan { placed: &placed_, shared_memory: SharedMemory::Direct }.text();
         for part in [
             "3 ranks on 2 hosts",
-            "0     here  0: next in order",
-            "1     here  1: next in order",
+            "0     here  0: next to its receive queue",
+            "1     here  1: next to its receive queue",
             "2     far   not known: another host",
-            "eth0 rx-0: it has one",
-            "30 (eth0-rx-0) on 0",
-            "0, the rank's own core",
-            "0, a core of the same node",
+            "10.0.0.1; port 61009",
+            "eth0 rx-1: a rule for the endpoint's port",
+            "31 (eth0-rx-1) on 1",
+            "1, the rank's own core",
+            "ethtool -N eth0 flow-type udp4 dst-port 61009 action 1  # the endpoint of rank 1",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
@@ -509,9 +547,9 @@ mod tests {
 
     #[test]
     fn without_shared_memory_all_messages_are_datagrams() {
-        let one = machine(1);
-        let ways = |how| {
-            let told = plan(&one, how, &["here", "far"], 3).json();
+        let placed = placed(&machine(1), &["here", "far"], 3);
+        let ways = |shared_memory| {
+            let told = Plan { placed: &placed, shared_memory }.json();
             let of = |name: &str| told["ranks"][0][name].as_u64();
             (of("shared_memory_ranks_count"), of("udp_ranks_count"))
         };
