@@ -143,28 +143,33 @@ impl Lab {
         Ok(up.map(|(state, anchor)| Self { dir, state, anchor }))
     }
 
-    /// All labs of this user that are up; remains of others are removed, unless a lab is coming up or going down: it does
-    /// not wait for that.
+    /// All labs of this user that are up; remains of others are removed, once no lab is coming up or going down.
     ///
     /// # Errors
     /// The remains could not be removed, or somebody else has this user's runtime folder.
     pub fn all() -> Result<Vec<Self>, LabError> {
         let Some(labs) = LabsDir::find()? else { return Ok(Vec::new()) };
-        let names = labs.names()?;
-        let up: Vec<Self> =
-            names.iter().filter_map(|name| Self::open_in(&labs, name).ok().flatten()).collect();
-        if up.len() < names.len()
-            && let Some(labs) = LabsDir::lock_if_free()?
-        {
-            for name in &names {
-                let dir = labs.lab(name).ok().flatten();
+        let (up, known_count) = up_in(&labs)?;
+        if up.len() < known_count {
+            let labs = LabsDir::lock()?;
+            for name in labs.names()? {
+                let dir = labs.lab(&name).ok().flatten();
                 if dir.is_none_or(|dir| dir.state_if_up().is_none()) {
-                    labs.remove(name)?;
+                    labs.remove(&name)?;
                 }
             }
             labs.remove_if_empty();
         }
         Ok(up)
+    }
+
+    /// The same at once: it removes nothing and takes no lock, which a lab that is being brought up holds.
+    ///
+    /// # Errors
+    /// Somebody else has this user's runtime folder, or it cannot be read.
+    pub fn all_now() -> Result<Vec<Self>, LabError> {
+        let Some(labs) = LabsDir::find()? else { return Ok(Vec::new()) };
+        Ok(up_in(&labs)?.0)
     }
 
     /// The only lab that is up.
@@ -305,12 +310,17 @@ impl Lab {
     }
 }
 
-/// Names of the labs that are up. It removes nothing and takes no lock, which a lab that is being brought up holds.
+/// The labs that are up, and how many have a directory.
+fn up_in(labs: &LabsDir) -> Result<(Vec<Lab>, usize), LabError> {
+    let names = labs.names()?;
+    let up = names.iter().filter_map(|name| Lab::open_in(labs, name).ok().flatten()).collect();
+    Ok((up, names.len()))
+}
+
+/// Names of the labs that are up.
 fn names_up(labs: Option<&LabsDir>) -> Vec<String> {
-    let Some(labs) = labs else { return Vec::new() };
-    let mut names = labs.names().unwrap_or_default();
-    names.retain(|name| Lab::open_in(labs, name).is_ok_and(|lab| lab.is_some()));
-    names
+    let up = labs.and_then(|labs| up_in(labs).ok()).map_or_else(Vec::new, |(up, _known)| up);
+    up.into_iter().map(|lab| lab.state.plan.name).collect()
 }
 
 /// Says no to cores on which nothing of the lab can run.

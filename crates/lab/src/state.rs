@@ -89,31 +89,19 @@ impl LabsDir {
     /// labs up or down.
     pub(crate) fn lock() -> Result<Self, LabError> {
         loop {
-            if let Some(locked) = Self::locked(FlockOperation::LockExclusive)? {
-                return Ok(locked);
+            let runtime = private::runtime_folder()?;
+            let labs = match runtime.folder_or_new(LABS) {
+                // The last `down` removed the one above it meanwhile.
+                Err(_) if !runtime.is_in_place() => continue,
+                other => other?,
+            };
+            rustix::fs::flock(&labs, FlockOperation::LockExclusive)
+                .map_err(|error| LabError::state("lock", labs.path())(error.into()))?;
+            // The last `down` removes the directory: what we locked must still be the one in place.
+            if labs.is_in_place() {
+                return Ok(Self { runtime, labs });
             }
         }
-    }
-
-    /// The same without waiting; `None` while somebody else holds the lock.
-    pub(crate) fn lock_if_free() -> Result<Option<Self>, LabError> {
-        Self::locked(FlockOperation::NonBlockingLockExclusive)
-    }
-
-    /// `None` when the directory was removed meanwhile by the last `down`, or another holds the lock.
-    fn locked(how: FlockOperation) -> Result<Option<Self>, LabError> {
-        let runtime = private::runtime_folder()?;
-        let labs = match runtime.folder_or_new(LABS) {
-            // The last `down` removed the one above it.
-            Err(_) if !runtime.is_in_place() => return Ok(None),
-            other => other?,
-        };
-        match rustix::fs::flock(&labs, how) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-            locked => locked.map_err(|error| LabError::state("lock", labs.path())(error.into()))?,
-        }
-        // What we locked must still be the one in place.
-        Ok(labs.is_in_place().then_some(Self { runtime, labs }))
     }
 
     /// Names of the labs that have a directory, in order.

@@ -23,8 +23,7 @@ use crate::topics::{SCHEMA, TOPICS};
 use crate::{CommandLine, VerbResult};
 use cursor::Cursor;
 
-/// The longest time that a shell waits for names: a lab that is coming up holds the lock of the labs, and a
-/// switch that is stopped does not answer.
+/// The longest time that a shell waits for names: a switch that is stopped does not answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Options of `complete`.
@@ -177,8 +176,7 @@ fn halves(word: &str) -> [Option<&str>; 2] {
     }
 }
 
-/// The names of a kind; none where they are not known in time. Those of this machine wait for locks and other
-/// processes.
+/// The names of a kind; none where they are not known in time. Some are asked of other processes.
 fn names_in_time(wanted: Wanted) -> Vec<String> {
     let (send, receive) = mpsc::channel();
     // Without a thread, or when nobody waits any more, there are no names.
@@ -226,7 +224,7 @@ fn commands_and_topics(words: &[String]) -> Vec<String> {
 }
 
 fn labs() -> Vec<Lab> {
-    Lab::all().unwrap_or_default()
+    Lab::all_now().unwrap_or_default()
 }
 
 /// The lab of this name, or all.

@@ -124,7 +124,7 @@ fn root_a_bed_goes_when_its_process_is_killed() {
 
 /// Whoever brings a lab up holds the lock of all labs for as long as that takes, and the lab's folder has no state yet.
 #[test]
-fn root_labs_are_listed_while_another_comes_up() {
+fn root_labs_are_known_while_another_comes_up() {
     let Some(bed) = up("listed") else { return };
     let lab = bed.name().to_owned();
     let runtime = sys::private::runtime_folder().expect("this user's");
@@ -133,7 +133,7 @@ fn root_labs_are_listed_while_another_comes_up() {
     let coming = format!("{lab}-coming");
     labs.folder_or_new(&coming).expect("made");
     let (send, receive) = mpsc::channel();
-    std::thread::spawn(move || send.send(Lab::all()));
+    std::thread::spawn(move || send.send(Lab::all_now()));
     let listed = receive.recv_timeout(Duration::from_secs(10));
     let kept = labs.folder(&coming).expect("read").is_some();
     labs.remove(&coming).expect("removed");
