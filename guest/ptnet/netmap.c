@@ -55,7 +55,7 @@ static int ptnet_registration(struct ptnet_netmap *nm, const char *name, u32 mod
 	else
 		err = ptnet_netmap_bind(nm, pt, 0, pt->queues_count, flags);
 	if (!err) {
-		answer->offset = 0;
+		answer->offset = ptnet_if_offset(pt, nm->first, nm->end);
 		answer->memsize = nm->view->front_bytes + nm->view->back_bytes;
 		answer->tx_slots = pt->queues[0].tx.count;
 		answer->rx_slots = pt->queues[0].rx.count;
@@ -154,6 +154,7 @@ static long ptnet_netmap_legacy(struct ptnet_netmap *nm, bool registers,
 	struct nm_legacy request;
 	struct nm_port_info info;
 	u32 header_bytes;
+	u32 offset = 0;
 	u64 flags = 0;
 	int err;
 
@@ -173,6 +174,7 @@ static long ptnet_netmap_legacy(struct ptnet_netmap *nm, bool registers,
 					 request.ringid & 0xfff, flags, &reg);
 		if (err)
 			return err;
+		offset = reg.offset;
 		info.memsize = reg.memsize;
 		info.tx_slots = reg.tx_slots;
 		info.rx_slots = reg.rx_slots;
@@ -184,7 +186,7 @@ static long ptnet_netmap_legacy(struct ptnet_netmap *nm, bool registers,
 		if (err)
 			return err;
 	}
-	request.offset = 0;
+	request.offset = offset;
 	request.memsize = info.memsize;
 	request.tx_slots = info.tx_slots;
 	request.rx_slots = info.rx_slots;

@@ -14,7 +14,14 @@
 /* Frames that a program has sent are out this long after its end. */
 #define PTNET_DRAIN_MS		100
 
+/* Interfaces as programs see them, in the first page: that with all queues, then that with each
+ * queue alone. A program takes the rings that its interface has for its own.
+ */
+#define PTNET_IF_BYTES		256
+
 static_assert(offsetof(struct nm_if, ring_ofs) == 56);
+static_assert(offsetof(struct nm_if, ring_ofs[2 * PTNET_QUEUES_MAX]) <= PTNET_IF_BYTES);
+static_assert((1 + PTNET_QUEUES_MAX) * PTNET_IF_BYTES <= PAGE_SIZE);
 static_assert(offsetof(struct nm_ring, seconds) == 40);
 static_assert(sizeof(struct nm_ring) == PTNET_RING_HEADER_BYTES);
 
@@ -46,15 +53,23 @@ size_t ptnet_back_bytes(const struct ptnet *pt)
 	return PAGE_ALIGN(ptnet_buffers_in_page(pt) + (size_t)pt->buffer_bytes * pt->buffers_count);
 }
 
+size_t ptnet_if_offset(const struct ptnet *pt, u32 first, u32 end)
+{
+	return end - first == pt->queues_count ? 0 : (1 + first) * PTNET_IF_BYTES;
+}
+
 static void ptnet_describe_ring(struct ptnet_view *view, const struct ptnet *pt,
 				struct ptnet_shadow *shadow, const struct ptnet_ring *ring,
 				u32 number, size_t offset)
 {
+	size_t alone = ptnet_if_offset(pt, number, number + 1);
+	u32 index = ring->direction == PTNET_TX ? number : pt->queues_count + number;
 	struct nm_ring *program = view->front + offset;
 	struct nm_if *interface = view->front;
-	u32 index = ring->direction == PTNET_TX ? number : pt->queues_count + number;
 
 	interface->ring_ofs[index] = offset;
+	interface = view->front + alone;
+	interface->ring_ofs[index] = offset - alone;
 	program->buf_ofs = view->front_bytes + ptnet_buffers_in_page(pt) - offset;
 	program->num_slots = ring->count;
 	program->buf_size = pt->buffer_bytes;
@@ -65,15 +80,19 @@ static void ptnet_describe_ring(struct ptnet_view *view, const struct ptnet *pt,
 
 static void ptnet_describe_view(struct ptnet_view *view, struct ptnet *pt)
 {
-	struct nm_if *interface = view->front;
 	struct ptnet_queue *queue;
 	size_t offset = PAGE_SIZE;
+	u32 number;
 
-	strscpy(interface->name, pt->netdev->name, sizeof(interface->name));
-	interface->version = NM_API;
-	interface->flags = NM_IF_PRIV_MEM;
-	interface->tx_rings = pt->queues_count;
-	interface->rx_rings = pt->queues_count;
+	for (number = 0; number <= pt->queues_count; number++) {
+		struct nm_if *interface = view->front + number * PTNET_IF_BYTES;
+
+		strscpy(interface->name, pt->netdev->name, sizeof(interface->name));
+		interface->version = NM_API;
+		interface->flags = NM_IF_PRIV_MEM;
+		interface->tx_rings = pt->queues_count;
+		interface->rx_rings = pt->queues_count;
+	}
 	for (queue = pt->queues; queue < pt->end; queue++) {
 		ptnet_describe_ring(view, pt, &view->tx[queue->number], &queue->tx, queue->number,
 				    offset);

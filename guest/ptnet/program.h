@@ -33,7 +33,7 @@ struct ptnet_shadow {
 struct ptnet_view {
 	/* Files that have it; changed with the RTNL held. */
 	u32 users;
-	/* Interface and rings, in pages that come first. */
+	/* Interfaces and rings, in pages that come first. */
 	void *front;
 	size_t front_bytes;
 	/* The part of the port's memory that follows. */
@@ -78,7 +78,9 @@ int ptnet_netmap_bind(struct ptnet_netmap *nm, struct ptnet *pt, u32 first, u32 
 void ptnet_netmap_unbind(struct ptnet_netmap *nm);
 /* Takes the device away from its programs, if it has any. */
 void ptnet_netmap_detach(struct ptnet *pt);
-/* What a program maps: interface and rings, then a part of the port's memory. */
+/* Where the interface that has only these queues lies in what a program maps. */
+size_t ptnet_if_offset(const struct ptnet *pt, u32 first, u32 end);
+/* What a program maps: interfaces and rings, then a part of the port's memory. */
 size_t ptnet_front_bytes(const struct ptnet *pt);
 size_t ptnet_back_bytes(const struct ptnet *pt);
 

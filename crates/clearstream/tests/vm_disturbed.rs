@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::PROGRAM;
-use crate::vm::{Testbed, pid, wait_until};
+use crate::vm_bed::{Testbed, pid, wait_until};
 
 /// Frames that two local processes exchange meanwhile, at a rate at which the ring of a port holds those of several seconds.
 const FRAMES: u64 = 3000;
@@ -75,8 +75,8 @@ fn a_ptnet_guest_stops_loses_its_driver_and_reboots_in_traffic_and_no_neighbour_
     bed.shell("two", "ip addr add 10.0.0.2/24 dev eth0; ip link set eth0 up");
     one_is_well(&bed);
     let open = open_at_switch(&bed);
-    // As fast as to fill its ring while it is stopped; without data, of which chance could make a frame of the neighbours'.
-    bed.shell("two", "ping -i 0.005 -s 0 10.0.0.1 >/dev/null 2>&1 &");
+    // As fast as to fill its ring while it is stopped.
+    bed.shell("two", "ping -i 0.005 10.0.0.1 >/dev/null 2>&1 &");
 
     // A second guest finds the port taken.
     let second = format!("run {} --port vale0:one --image", bed.name("late"));

@@ -11,7 +11,7 @@ use sys::private::Scratch;
 
 use crate::PROGRAM;
 use crate::vhost_user_root::images;
-use crate::vm::{kill, wait_until};
+use crate::vm_bed::{kill, wait_until};
 
 /// A lab under a name that no other test has; it goes with this process.
 struct Testbed {

@@ -15,7 +15,7 @@ use testkit::switch_bed::{SwitchBed, complaint};
 
 use crate::PROGRAM;
 use crate::vhost_user_root::images;
-use crate::vm::{folder, kill, memory_of_port, pid, runs, wait_until};
+use crate::vm_bed::{folder, kill, memory_of_port, pid, runs, wait_until};
 use crate::xdp_root::{cable, program_on};
 
 /// Bytes of a file that goes through.

@@ -36,9 +36,12 @@ mod tune_hostile_root;
 mod tune_root;
 mod vhost_user_root;
 mod vm;
+#[path = "support/vm_bed.rs"]
+mod vm_bed;
 mod vm_disturbed;
 mod vm_lab_root;
 mod vm_passthrough_root;
+mod vm_ptnet;
 mod xdp_root;
 
 /// What is tested.

@@ -294,7 +294,7 @@ fn word(memory: &Mapping, offset: usize, index: usize) -> Option<&AtomicU32> {
 }
 
 /// The first transmit ring and the receive rings, at least one, of the interface described at `start`, or those of `only` one
-/// queue; `None` if they do not lie in the memory.
+/// queue; `None` if they do not lie in the memory, or if other queues' transmit rings are shown beside those of `only` one.
 fn places(
     memory: &Mapping,
     start: usize,
@@ -307,6 +307,11 @@ fn places(
     if only.is_some_and(|queue| queue >= all.end || Some(queue) >= count(IF_TX_RINGS)) {
         return None;
     }
+    // libnetmap takes every ring for the program's own that has an offset.
+    let is_shown = |number| ring_offset(memory, start, number) != Some(0);
+    if only.is_some_and(|queue| all.clone().any(|one| one != queue && is_shown(one))) {
+        return None;
+    }
     let rx = only
         .map_or(all, |queue| queue..queue + 1)
         .map(|number| place(memory, start, first_rx.checked_add(number)?))
@@ -314,9 +319,14 @@ fn places(
     Some((tx, rx))
 }
 
-fn place(memory: &Mapping, start: usize, number: usize) -> Option<RingPlace> {
+/// Where a ring lies behind `start`, bytes; 0 of one that the program does not have.
+fn ring_offset(memory: &Mapping, start: usize, number: usize) -> Option<u64> {
     let at = start.checked_add(IF_BYTES)?.checked_add(number.checked_mul(8)?)?;
-    let from_start = AtomicU64::of(memory, at)?.load(Ordering::Relaxed);
+    Some(AtomicU64::of(memory, at)?.load(Ordering::Relaxed))
+}
+
+fn place(memory: &Mapping, start: usize, number: usize) -> Option<RingPlace> {
+    let from_start = ring_offset(memory, start, number)?;
     let offset = start.checked_add(usize::try_from(from_start).ok()?)?;
     let from_ring = AtomicU64::of(memory, offset)?.load(Ordering::Relaxed);
     let buffers = offset.checked_add(usize::try_from(from_ring).ok()?)?;
@@ -387,6 +397,16 @@ mod tests {
         let [rx] = rx[..] else { panic!("{rx:?}") };
         assert_eq!((tx.offset, tx.buffers, tx.slots_count), (4096, 16_384, 16));
         assert_eq!((rx.offset, rx.buffers, rx.buffer_bytes), (8192, 16_384, 2048));
+    }
+
+    #[test]
+    fn a_queues_interface_shows_no_ring_of_another_queue() {
+        // Two pairs of rings, of which the program has the second.
+        let own = [(24, 2 | 2 << 32), (64, 4096), (80, 4096), (4104, 16 | 2048 << 32)];
+        let (tx, rx) = places(&memory(&own), 0, Some(1)).unwrap();
+        assert_eq!((tx.offset, rx.len()), (4096, 1));
+        let with_first: Vec<_> = own.into_iter().chain([(56, 4096)]).collect();
+        assert!(places(&memory(&with_first), 0, Some(1)).is_none());
     }
 
     #[test]

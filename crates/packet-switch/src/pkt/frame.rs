@@ -16,9 +16,13 @@ const ETHERNET_BYTES: usize = 14;
 const IP_BYTES: usize = 20;
 const UDP_BYTES: usize = 8;
 const PAYLOAD: usize = ETHERNET_BYTES + IP_BYTES + UDP_BYTES;
-/// Before the stamp, so that other traffic is told apart; with the stamp it fills the shortest frame.
+/// Before the stamp; with the stamp it fills the shortest frame.
 const MAGIC: [u8; 2] = *b"CS";
 const STAMP: usize = PAYLOAD + MAGIC.len();
+/// What tells our frames from other traffic, by offset: IPv4 without options, UDP without a checksum, and the magic. The
+/// magic alone would be in one of 65536 frames of random bytes.
+const MARK: [(usize, &[u8]); 4] =
+    [(12, &[0x08, 0x00, 0x45]), (23, &[17]), (PAYLOAD - 2, &[0, 0]), (PAYLOAD, &MAGIC)];
 
 /// An Ethernet address as people write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,12 +76,12 @@ impl Stamp {
         bytes
     }
 
-    /// From the payload of a frame's first [`FRAME_BYTES_MIN`] bytes; `None` for other traffic.
+    /// From a frame's first [`FRAME_BYTES_MIN`] bytes; `None` for other traffic.
     pub(crate) fn decode(head: &[u8; FRAME_BYTES_MIN]) -> Option<Self> {
-        let (magic, stamp) = head[PAYLOAD..].split_first_chunk::<2>()?;
-        let (sequence, sent) = stamp.split_first_chunk::<8>()?;
+        let is_ours = MARK.iter().all(|(at, bytes)| head[*at..].starts_with(bytes));
+        let (sequence, sent) = head[STAMP..].split_first_chunk::<8>()?;
         let sent = sent.first_chunk::<8>()?;
-        (*magic == MAGIC).then(|| Self {
+        is_ours.then(|| Self {
             sequence: u64::from_le_bytes(*sequence),
             sent_ns: u64::from_le_bytes(*sent),
         })
@@ -103,17 +107,16 @@ impl Frame {
     pub fn of(flows: Flows, frame_bytes: usize) -> Self {
         let frame_bytes = frame_bytes.clamp(FRAME_BYTES_MIN, FRAME_BYTES_MAX);
         let mut bytes = vec![0; frame_bytes];
-        bytes[12..14].copy_from_slice(&[0x08, 0x00]);
         // No more than 65535 in all, so the lengths fit.
         let ip_bytes = (frame_bytes - ETHERNET_BYTES) as u16;
         let ip = &mut bytes[ETHERNET_BYTES..ETHERNET_BYTES + IP_BYTES];
-        ip[0] = 0x45;
         ip[2..4].copy_from_slice(&ip_bytes.to_be_bytes());
         ip[8] = 64;
-        ip[9] = 17;
         let udp = &mut bytes[ETHERNET_BYTES + IP_BYTES..PAYLOAD];
         udp[4..6].copy_from_slice(&(ip_bytes - IP_BYTES as u16).to_be_bytes());
-        bytes[PAYLOAD..STAMP].copy_from_slice(&MAGIC);
+        for (at, mark) in MARK {
+            bytes[at..at + mark.len()].copy_from_slice(mark);
+        }
         let mut frame = Self { bytes };
         let head = frame.head(flows.at(0));
         frame.bytes[..PAYLOAD].copy_from_slice(&head);
@@ -175,6 +178,24 @@ mod tests {
             Frame::new(MacAddress([0; 6]), MacAddress([0; 6]), 1 << 20).bytes().len(),
             65_535
         );
+    }
+
+    #[test]
+    fn traffic_with_any_other_mark_is_not_ours() {
+        let frame = Frame::new(MacAddress([2; 6]), MacAddress([4; 6]), 60);
+        let ours: [u8; 60] = frame.bytes().try_into().unwrap();
+        let marked: Vec<usize> =
+            MARK.iter().flat_map(|(at, bytes)| *at..at + bytes.len()).collect();
+        assert_eq!(marked, [12, 13, 14, 23, 40, 41, 42, 43]);
+        for at in 0..60 {
+            let mut head = ours;
+            head[at] ^= 0x10;
+            assert_eq!(Stamp::decode(&head).is_some(), !marked.contains(&at), "byte {at}");
+        }
+        // An echo request whose data begins with the magic.
+        let mut ping = ours;
+        (ping[23], ping[34]) = (1, 8);
+        assert_eq!(Stamp::decode(&ping), None);
     }
 
     #[test]

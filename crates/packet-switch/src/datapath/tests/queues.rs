@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ring::{Shared, Word};
 use stats::Random;
 use switch::flow;
 
