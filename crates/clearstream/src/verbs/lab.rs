@@ -50,7 +50,7 @@ enum Action {
     Down {
         /// Name of the lab; may be omitted if only one is up.
         lab: Option<String>,
-        /// The same, as other verbs have it.
+        /// The same as the argument LAB, in the form that `lab exec` uses.
         #[arg(long = "lab", value_name = "LAB", conflicts_with = "lab")]
         named: Option<String>,
         /// Take down every lab that is up.
@@ -72,7 +72,7 @@ enum Action {
     Status {
         /// Name of the lab [default: all that are up].
         lab: Option<String>,
-        /// The same, as other verbs have it.
+        /// The same as the argument LAB, in the form that `lab exec` uses.
         #[arg(long = "lab", value_name = "LAB", conflicts_with = "lab")]
         named: Option<String>,
     },
