@@ -335,7 +335,7 @@ fn invalid_requests_get_a_one_line_error() {
     let file_name = file.to_str().unwrap();
     for (arguments, code, wanted) in [
         (&*format!("switch run --socket {file_name}"), 1, "is there and is not a socket"),
-        (&*format!("netmap --library {file_name} -- true"), 2, "this is no library"),
+        (&*format!("netmap --library {file_name} -- true"), 2, "this is not a library"),
         ("switch run --cores 1023", 2, "core 1023: this machine has none"),
         ("pkt gen vale0:a --core 1023", 2, "core 1023: this machine has none"),
         ("pkt gen vale0:a --rate 0", 2, "nothing would ever be sent"),

@@ -254,7 +254,8 @@ fn list(json: bool) -> VerbResult {
     }
     let width = rows.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0);
     for (name, is_up, description) in rows {
-        writeln!(out, "{name:<width$} {:<5} {description}", if is_up { "up" } else { "-" })?;
+        let line = format!("{name:<width$} {:<5} {description}", if is_up { "up" } else { "-" });
+        writeln!(out, "{}", line.trim_end())?;
     }
     Ok(Exit::Ok)
 }

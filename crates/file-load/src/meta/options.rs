@@ -250,7 +250,7 @@ impl MetaOptions {
     fn set(&mut self, given: &Given, value: &str) -> Result<bool, String> {
         let option = given.option.as_str();
         let at = |what: &str| format!("{option} {value}: {what}");
-        let size = || parse_size(value).ok_or_else(|| at("this is no number or size"));
+        let size = || parse_size(value).ok_or_else(|| at("this is not a number or a size"));
         let small = || u32::try_from(size()?).map_err(|_large| at("this number is too large"));
         match option {
             "-a" if value.eq_ignore_ascii_case("posix") => {}
