@@ -532,7 +532,7 @@ mod tests {
             ("-F", "how many"),
             ("-n 1 -i 0", "-i 0"),
             ("-n 1 -f 3 -l 2", "-f"),
-            ("-n x", "no number"),
+            ("-n x", "not a number"),
         ];
         for (line, reason) in lines {
             let error = parse(line).expect_err(line);
