@@ -43,7 +43,7 @@ enum Action {
         #[arg(value_name = "NAME|FILE.toml")]
         lab: String,
         /// Take the lab down when the process PID ends, however it ends.
-        #[arg(long = "while", value_name = "PID")]
+        #[arg(long = "while", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
         owner: Option<i32>,
     },
     /// Take a lab down with every program in it.

@@ -95,7 +95,7 @@ pub(super) struct RunArgs {
     #[arg(long, conflicts_with = "wait")]
     no_wait: bool,
     /// End the guest when this process ends, however it ends.
-    #[arg(long = "while", value_name = "PID")]
+    #[arg(long = "while", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     owner: Option<i32>,
     /// Only print QEMU's command line.
     #[arg(long)]
