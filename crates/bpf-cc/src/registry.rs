@@ -106,7 +106,7 @@ pub enum CcError {
     #[error("the kernel refused the congestion control")]
     Refused(#[source] SyscallError),
     /// A name the kernel cannot take.
-    #[error("'{name}' is no name for a congestion control: 1 to 15 letters, digits, - and _")]
+    #[error("'{name}' is not a name for a congestion control: 1 to 15 letters, digits, - and _")]
     Name {
         /// The name.
         name: String,

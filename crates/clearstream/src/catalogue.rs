@@ -141,7 +141,7 @@ pub(crate) const ENTRIES: [Entry; 36] = [
     Entry {
         id: "M-divine",
         title: "the model checker on two hosts, by messages and by TCP",
-        source: "ClearStream 2011 by Open-MX 2009",
+        source: "ClearStream 2011 over Open-MX 2009",
         law: "two hosts search at least 1.6 times as fast as one with as many cores as each",
     },
     cumulus(

@@ -13,10 +13,10 @@ use crate::exit::{Exit, VerbError};
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct GateOptions {
     /// Exit with code 3 if the throughput is lower: 1G. Other figures by name; may be repeated.
-    #[arg(long, value_name = "[FIGURE=]VALUE", help_heading = "Gates")]
+    #[arg(long, value_name = "[FIGURE=]VALUE", allow_hyphen_values = true, help_heading = "Gates")]
     pub(crate) fail_below: Vec<String>,
     /// Exit with code 3 if a figure is higher: rtt_p99=5ms, loss=0.1%; may be repeated.
-    #[arg(long, value_name = "FIGURE=VALUE", help_heading = "Gates")]
+    #[arg(long, value_name = "FIGURE=VALUE", allow_hyphen_values = true, help_heading = "Gates")]
     pub(crate) fail_above: Vec<String>,
     /// Exit with code 3 unless this holds: no-loss, no-retransmissions, complete; may be repeated.
     #[arg(long, value_name = "NAME", help_heading = "Gates")]

@@ -14,6 +14,7 @@ mod granted;
 mod guest;
 mod log;
 mod messages_text;
+mod negative;
 mod out;
 mod placement;
 mod plans;
@@ -78,7 +79,7 @@ fn main() -> ExitCode {
     if let Some(code) = verbs::load::intercept(&arguments) {
         return code;
     }
-    let matches = verbs::help::command().try_get_matches_from(&arguments);
+    let matches = negative::matches(&verbs::help::command(), &arguments);
     let line = match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
         Ok(line) => line,
         Err(error) => return exit::usage(error, &verbs::help::command_of(&arguments)),

@@ -116,7 +116,7 @@ fn check_output(path: &Path) -> Result<(), String> {
     match fs::metadata(folder) {
         Err(error) => return Err(format!("directory {}: {error}", folder.display())),
         Ok(known) if !known.is_dir() => {
-            return Err(format!("{} is no directory", folder.display()));
+            return Err(format!("{} is not a directory", folder.display()));
         }
         Ok(_) => {}
     }

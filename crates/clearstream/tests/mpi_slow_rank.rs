@@ -148,5 +148,5 @@ fn the_rank_that_the_others_wait_for_is_named() {
     let refused = Command::new(PROGRAM).arg("explain").arg(file("torn")).output().expect("it runs");
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8(refused.stderr).expect("text");
-    assert!(said.ends_with("torn: line 4 is no report of a rank\n"), "{said}");
+    assert!(said.ends_with("torn: line 4 is not a report of a rank\n"), "{said}");
 }

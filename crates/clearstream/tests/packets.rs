@@ -335,7 +335,7 @@ fn invalid_requests_get_a_one_line_error() {
     let file_name = file.to_str().unwrap();
     for (arguments, code, wanted) in [
         (&*format!("switch run --socket {file_name}"), 1, "is there and is not a socket"),
-        (&*format!("netmap --library {file_name} -- true"), 2, "this is no library"),
+        (&*format!("netmap --library {file_name} -- true"), 2, "this is not a library"),
         ("switch run --cores 1023", 2, "core 1023: this machine has none"),
         ("pkt gen vale0:a --core 1023", 2, "core 1023: this machine has none"),
         ("pkt gen vale0:a --rate 0", 2, "nothing would ever be sent"),
@@ -347,7 +347,7 @@ fn invalid_requests_get_a_one_line_error() {
         ("port add vale0:a --slots 1", 2, "rings of 1 slots"),
         ("port add vale0:a --buffer 100", 2, "buffers of 100 bytes"),
         ("port add chain --pipes 0", 2, "0 is not in 1 to 32"),
-        ("port add vale0:a --type tap --device a/b", 2, "'a/b' is no device's name"),
+        ("port add vale0:a --type tap --device a/b", 2, "'a/b' is not a device name"),
         ("port add vale0:a --type tap --device a --queues 65", 2, "a TAP port has 1 to 64"),
     ] {
         let mut command = Command::new(PROGRAM);

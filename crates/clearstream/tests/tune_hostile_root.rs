@@ -293,7 +293,7 @@ fn root_with_a_full_disk_nothing_is_changed_and_everything_is_undone() {
         assert!(lines[1].starts_with("Undo ") && lines[2] == "code 0", "{out}{said}");
         assert_eq!(lines[3..5], ["refused", "net.ipv4.tcp_sack: 1 -> 0  in force"], "{out}{said}");
         assert_eq!(lines[5..8], ["code 0", "1", "2"], "{out}{said}");
-        let nothing = "Nothing to revert on this host; `--far HOST` reverts another.";
+        let nothing = "Nothing to revert on this host; `--far HOST` reverts changes on a far host.";
         assert_eq!(lines[8..], [nothing, "code 0"], "{out}{said}");
         assert!(said.contains("No space left on device"), "{said}");
         assert_eq!(said.lines().count(), 2, "a line each, of the program and of ls: {said}");

@@ -67,8 +67,7 @@ fn root_another_user_sees_the_changes_of_root_or_why_not() {
         \"$0\" tune revert > /dev/null; other status";
     let (done, folder) = in_namespace("other", script);
     let (out, said) = (text(&done.stdout), text(&done.stderr));
-    let none =
-        "No change of this program is in force on this host; `--far HOST` shows another.\ncode 0\n";
+    let none = "No change by this program is in force on this host; `--far HOST` shows those on a far host.\ncode 0\n";
     let made = "net.ipv4.tcp_sack: 1 -> 0  in force\ncode 0\n";
     assert_eq!(out, format!("{none}{made}code 4\ncode 4\ncode 4\n{none}"), "{said}");
     let [reverting, looking, blind] = &said.lines().collect::<Vec<_>>()[..] else {
@@ -184,7 +183,11 @@ fn bad_requests_get_one_line() {
     let state = folder.join("state").to_str().expect("a plain path").to_owned();
     for (arguments, code, words) in [
         (vec!["tune", "plan"], 2, "name the far HOST"),
-        (vec!["tune", "apply", "--set", "kernel.panic=1"], 2, "is no setting this program changes"),
+        (
+            vec!["tune", "apply", "--set", "kernel.panic=1"],
+            2,
+            "is not a setting that this program changes",
+        ),
         (vec!["tune", "apply", "--set", "net.ipv4.tcp_rmem=1"], 2, "is not three whole numbers"),
         (vec!["tune", "apply", "--set", "net.ipv4.tcp_sack"], 2, "is not KEY=VALUE"),
         (

@@ -11,9 +11,11 @@ use crate::run::Run;
 use crate::words;
 
 mod enough;
+mod judge;
 mod pairs;
 
 use enough::{is_told, repeats_to_tell};
+use judge::{adjust, figure};
 
 /// Share of the differences told that may be there by chance, and the most that one alone may be.
 pub const FALSE_SHARE_MAX: f64 = 0.05;
@@ -85,7 +87,11 @@ pub struct ComparedFigure {
     /// The shift as a share of the first side's median; absent where that is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relative: Option<f64>,
-    /// Probability of so different ranks if nothing had changed (two-sided rank-sum test).
+    /// Which test judges the difference; absent where the values are too few for any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged_by: Option<JudgedBy>,
+    /// Two-sided probability of so different values if nothing had changed: by Student's test where that one judges,
+    /// otherwise by the rank-sum test.
     pub chance: f64,
     /// The same, raised for the number of figures compared (Benjamini and Hochberg); absent where the
     /// values are too few for any difference to be told.
@@ -96,6 +102,20 @@ pub struct ComparedFigure {
     /// The work is on files: what is timed is a call, and no round trip.
     #[serde(skip)]
     pub(crate) is_of_files: bool,
+    /// The values of both sides.
+    #[serde(skip)]
+    pub(crate) values: [Vec<f64>; 2],
+}
+
+/// The test that judges a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JudgedBy {
+    /// The rank-sum test, which assumes no distribution.
+    Ranks,
+    /// Student's test of the logarithms: the values are too few for ranks, and other tests tell how much such figures
+    /// vary.
+    Spread,
 }
 
 /// What counts as one value.
@@ -230,8 +250,9 @@ pub fn compare((a_name, a): (&str, &[Run]), (b_name, b): (&str, &[Run])) -> Comp
         }));
     }
     // Apart: what other settings do must not make a like-for-like difference easier to tell.
-    adjust(figures.iter_mut().filter(|figure| figure.is_alike()));
-    adjust(figures.iter_mut().filter(|figure| !figure.is_alike()));
+    let (alike, unlike) = figures.iter_mut().partition(|figure| figure.is_alike());
+    adjust(alike);
+    adjust(unlike);
     Comparison {
         only_a: pairs::alone(&a_settings, &pairs, &b_settings, |pair| (pair.from, pair.to)),
         only_b: pairs::alone(&b_settings, &pairs, &a_settings, |pair| (pair.to, pair.from)),
@@ -264,9 +285,11 @@ impl Comparison {
     /// The more figures are compared, the less likely by chance a difference must be to count.
     #[must_use]
     pub fn repeats_wanted(&self) -> Option<usize> {
-        let judged: Vec<_> = self.alike().filter(|one| one.adjusted_chance.is_some()).collect();
+        let by = |test| self.alike().filter(move |one| one.judged_by == Some(test));
+        let judged: Vec<_> = by(JudgedBy::Ranks).collect();
         let has = |one: &&ComparedFigure| (one.a.count as usize, one.b.count as usize);
-        if judged.iter().map(has).any(|counts| is_told(counts, judged.len())) {
+        let is_shared = by(JudgedBy::Spread).next().is_some();
+        if judged.iter().map(has).any(|counts| is_told(counts, judged.len(), is_shared)) {
             return None;
         }
         repeats_to_tell(judged.len())
@@ -291,9 +314,13 @@ impl Comparison {
                 refused.push(line);
             }
         }
-        let can_tell = self
-            .alike()
-            .any(|figure| figure.outcome != Outcome::TooFew && figure.better != Better::Unknown);
+        // That a few values differ beyond their spread does not show that a smaller loss would have been detected.
+        let can_tell = self.alike().any(|figure| {
+            let is_sensitive = figure.judged_by != Some(JudgedBy::Spread);
+            (is_sensitive || figure.outcome == Outcome::Worse)
+                && figure.outcome != Outcome::TooFew
+                && figure.better != Better::Unknown
+        });
         let count = self.alike().count();
         if !can_tell && (count > 0 || refused.is_empty()) {
             refused.insert(
@@ -390,61 +417,6 @@ impl ComparedFigure {
             };
         }
         format!("{sign}{}", quantity.show(shift.abs()))
-    }
-}
-
-/// One figure of both sides: whole runs count where there are enough of them, repeats otherwise.
-fn figure(label: &str, name: &str, a: &[&[f64]], b: &[&[f64]]) -> Option<ComparedFigure> {
-    let has_runs = stats::least_chance(a.len(), b.len()) <= FALSE_SHARE_MAX;
-    let counted = if has_runs { Counted::Runs } else { Counted::Repeats };
-    let values = |runs: &[&[f64]]| -> Vec<f64> {
-        match counted {
-            Counted::Runs => runs.iter().filter_map(|run| stats::median(run)).collect(),
-            Counted::Repeats => runs.concat(),
-        }
-    };
-    let (a, b) = (values(a), values(b));
-    let shift = stats::rank_sum(&a, &b)?;
-    let is_enough = stats::least_chance(a.len(), b.len()) <= FALSE_SHARE_MAX;
-    let (a, b) = (Estimate::of(&a)?, Estimate::of(&b)?);
-    Some(ComparedFigure {
-        setting: label.to_owned(),
-        differing_settings: Vec::new(),
-        figure: name.to_owned(),
-        unit: Unit::of_name(name),
-        better: Better::of(name),
-        counted,
-        a,
-        b,
-        difference: shift.difference,
-        low: shift.low,
-        high: shift.high,
-        confidence: shift.confidence,
-        relative: (a.median != 0.0).then(|| shift.difference / a.median.abs()),
-        chance: shift.chance,
-        // Whether any difference can be told depends on the ties too; `adjust` reads it here.
-        adjusted_chance: (shift.least_chance <= FALSE_SHARE_MAX).then_some(shift.chance),
-        outcome: if is_enough { Outcome::Indistinguishable } else { Outcome::TooFew },
-        is_of_files: false,
-    })
-}
-
-/// Holds the share of false ones among the differences told over those of the figures that could show any.
-fn adjust<'f>(figures: impl Iterator<Item = &'f mut ComparedFigure>) {
-    let judged: Vec<&mut ComparedFigure> =
-        figures.filter(|figure| figure.adjusted_chance.is_some()).collect();
-    let chances: Vec<f64> = judged.iter().filter_map(|figure| figure.adjusted_chance).collect();
-    let adjusted = stats::false_discovery_adjusted(&chances);
-    for (figure, chance) in judged.into_iter().zip(adjusted) {
-        figure.adjusted_chance = Some(chance);
-        // With many equal values the ranks may differ where the typical shift is none.
-        if chance <= FALSE_SHARE_MAX && figure.difference != 0.0 {
-            figure.outcome = match (figure.better, figure.difference > 0.0) {
-                (Better::Unknown, _) => Outcome::Different,
-                (Better::More, true) | (Better::Less, false) => Outcome::Better,
-                (Better::More, false) | (Better::Less, true) => Outcome::Worse,
-            };
-        }
     }
 }
 

@@ -65,7 +65,7 @@ enum Requirement {
 #[non_exhaustive]
 pub enum GateError {
     /// No figure of that name.
-    #[error("'{name}' is no figure of {verb}; known: {known}")]
+    #[error("'{name}' is not a figure of {verb}; known: {known}")]
     UnknownFigure {
         /// What was typed.
         name: String,
@@ -87,7 +87,7 @@ pub enum GateError {
         known: String,
     },
     /// No requirement of that name.
-    #[error("'{name}' is no requirement of {verb}; known: {known}")]
+    #[error("'{name}' is not a requirement of {verb}; known: {known}")]
     UnknownRequirement {
         /// What was typed.
         name: String,
@@ -108,7 +108,7 @@ pub enum GateError {
         why: String,
     },
     /// A test of these options measures no such thing.
-    #[error("{gate}: this test does not measure that: {why}")]
+    #[error("{gate}: this test does not measure it: {why}")]
     NotOfTest {
         /// The option as typed.
         gate: String,

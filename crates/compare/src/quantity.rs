@@ -88,7 +88,7 @@ impl Quantity {
 
 /// Refuses a bare number: a rate or size without prefix or unit is hardly ever meant. Only 0 needs none.
 fn with_unit(text: &str, unit: &str, prefix: &str) -> Result<(), String> {
-    let is_bare = text.trim().parse::<f64>().is_ok_and(|number| number != 0.0);
+    let is_bare = text.trim().parse::<f64>().is_ok_and(|number| number > 0.0);
     let number = text.trim();
     let line = || {
         format!("'{number}' has no unit; write for example {number}{prefix}, or {number} {unit}")
@@ -110,10 +110,12 @@ fn plain(text: &str) -> Result<f64, String> {
         Some(digits) => (digits, 1e3),
         None => (number, 1.0),
     };
-    let value: Option<f64> = digits.trim().parse().ok();
-    let value = value.filter(|value| value.is_finite() && *value >= 0.0);
-    let wrong = || format!("'{text}' is not a number; write for example 5000 or 5k");
-    value.map(|value| value * scale).ok_or_else(wrong)
+    let wrong = |what| format!("'{text}' is {what}; write for example 5000 or 5k");
+    match digits.trim().parse::<f64>() {
+        Ok(value) if value < 0.0 => Err(wrong("negative")),
+        Ok(value) if value.is_finite() => Ok(value * scale),
+        _ => Err(wrong("not a number")),
+    }
 }
 
 /// Four significant digits without trailing zeros; whole numbers below 10^9 in full.

@@ -69,7 +69,7 @@ pub fn ceilings(nic: &Nic, headers: Headers, copy_bytes_per_s: Option<f64>) -> N
             told.ceilings.push(pcie::receive(link, &frames));
             told.ceilings.push(pcie::transmit(link, &frames));
         }
-        Some(_) => lacks("PCI Express", "its speed or width is no figure"),
+        Some(_) => lacks("PCI Express", "its speed or width is not a number"),
         None => lacks("PCI Express", "no PCI Express link is seen: a virtual device"),
     }
     match copy_bytes_per_s.and_then(plausible) {

@@ -34,43 +34,43 @@ pub fn limits_page() -> String {
 const PREFACE: &str = "\
 # The limits
 
-`clearstream path` names one of these as the verdict (`.verdict.limit`), with the end it lies at, and
-confirms it by an experiment that changes that one thing. Each limit scores the same figures against its
-own mechanism, from 0 to 1. Those of 0.35 and more are candidates: the highest score is tested first, and a
-refuted one is followed by the next, up to three. Without candidates, the highest score from 0.2 on is tested, and
+The verdict of `clearstream path` (`.verdict.limit`) is one of the limits on this page, with the end at which it lies. An
+experiment that changes this one thing then tries to refute the verdict. Every limit is scored from 0 to 1 by how well the
+measured figures fit its mechanism. Limits with a score of at least 0.35 are candidates: the highest score is tested first; if it is
+refuted, the next one is tested, up to three. Without candidates, the limit with the highest score is tested if that is at least 0.2, and
 named only if its experiment confirms it. Figures that were not measured are not used. This page is generated from
-the table of limits, and a test compares them.
+the table of limits, and a test compares the two.
 
 Three rules apply to all of them:
 
 - *The stage that never sleeps is the slowest.* A thread that always runs, or waits for its core, finds
-  its socket ready every time: everything else waits for it. A busy core alone proves nothing.
-- *TCP accounts for its waiting.* The kernel accounts for the time a connection spent limited by the
-  receiver's window and by the send buffer; what neither explains is the congestion window's, the
-  path's or a core's.
+  its socket ready every time, so everything else waits for that thread. A busy core alone proves nothing.
+- *TCP records why it waits.* The kernel counts the time during which a connection was limited by the
+  receiver's window and by the send buffer. The rest of the time, the congestion window, the path or a core was the
+  limit.
 - *A queue looks like a window.* Where a queue stands on the path, every window is full and
-  window / RTT holds at any rate. So windows are judged by the round trip of the idle path.
+  window / RTT holds at any rate. Windows are therefore judged by the round-trip time of the idle path.
 
-An experiment says one of three words:
+An experiment has one of three outcomes:
 
-- *confirmed*: what came is what the limit predicts, and every rival predicts otherwise for it or for an earlier experiment
-  that came as predicted;
-- *refuted*: what came lies outside of what the limit predicts;
+- *confirmed*: the measurement is what the limit predicts, and every rival predicted something else, for this experiment or
+  for an earlier one whose outcome was as predicted;
+- *refuted*: the measurement lies outside the range that the limit predicts;
 - *inconclusive*: the change was not made, the noise is larger than its effect, a rival predicts the
-  same, or something else that the limit predicts failed: a smaller window that is not full, more
-  retransmissions with less in flight, threads of a full core that sleep afterwards, a change that should have helped and did harm.
+  same, or something else that the limit predicts was not observed: a smaller window is not full, less data in flight gives more
+  retransmissions, the threads of a full core sleep afterwards, or a change that should have helped did harm.
 
-A rival is another limit with at least half of the first candidate's weight; where no limit reaches 0.35 and the likeliest
-is only tried, any with a third of its weight. Of a limit's experiments, those that exclude most rivals run first. Where a
-rival is left, the verdict names both. The prediction is stored with each point before it is measured
-(`varied.predicted_…` of results), and the verdict holds its bounds, what came, and what the rival predicted.
+A rival is another limit whose score is at least half of the first candidate's (a third, where no limit reaches 0.35 and the most
+likely one is tested nevertheless). Of a limit's experiments, those that exclude most rivals run first. If a
+rival remains, the verdict names both. The prediction is stored with each point before it is measured
+(`varied.predicted_…` in the results), and the verdict holds its bounds, the measurement, and what the rival predicted.
 
-A gain counts when it is larger than the spread of the repeats before and after, and than 4%.
+A gain counts if it is larger than 4% and larger than the spread of the repeats before and after.
 ";
 
 const CODA: &str = "
 ## `none-found`: nothing measured explains the figure
 
-No limit reaches a weight of 0.35, or experiments refuted all that did. The verdict lists each
-limit with the reason it was ruled out. No limit is reported for an unexplained path.
+No limit reaches a score of 0.35, or experiments refuted all that did. The verdict lists each
+limit with the reason why it was ruled out; a path that the figures do not explain gets no limit.
 ";

@@ -353,7 +353,7 @@ fn more_to_measure(diagnosis: &Diagnosis) -> Vec<String> {
     let advice = if diagnosis.is_far_end_known {
         "measure longer and with more repeats"
     } else {
-        "let clearstream serve the far end, which then tells its side"
+        "run `clearstream serve` at the far end, so that its threads and counters are recorded too"
     };
     vec![advice.to_owned()]
 }

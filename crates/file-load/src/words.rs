@@ -76,7 +76,7 @@ pub enum WordsError {
         option: String,
     },
     /// A word that is neither an option nor a value of one.
-    #[error("\"{word}\" is no option: every option begins with -")]
+    #[error("\"{word}\" is not an option: every option begins with -")]
     Stray {
         /// The word.
         word: String,
@@ -230,8 +230,8 @@ mod tests {
             ("-q", "there is no option -q"),
             ("-vq", "there is no option -q"),
             ("--mpiio.hints", "there is no option --mpiio.hints"),
-            ("file", "\"file\" is no option"),
-            ("-", "\"-\" is no option"),
+            ("file", "\"file\" is not an option"),
+            ("-", "\"-\" is not an option"),
             ("-b", "-b needs a value"),
             ("-b=", "-b needs a value"),
             ("-vb", "-b needs a value"),

@@ -263,7 +263,7 @@ impl Asker<'_> {
             let device = device.unwrap_or("?");
             match path.gateway {
                 Some(gateway) => {
-                    format!("goes by {gateway} (dev {device}), which is no gateway of the plan")
+                    format!("goes by {gateway} (dev {device}), which is not a gateway of the plan")
                 }
                 None => format!("is taken to be on the link of {device}"),
             }

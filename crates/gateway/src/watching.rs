@@ -38,7 +38,7 @@ pub enum OptionsError {
     #[error("the plan '{0}' has no host on another network that could reflect probes")]
     NoFarHost(String),
     /// A name given for a far host is not one.
-    #[error("'{name}' is no host of the plan on another network than {host}")]
+    #[error("'{name}' is not a host of the plan on another network than {host}")]
     NotFar {
         /// Name that the plan does not have.
         name: String,
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(names(&plan, "s3", &[]).unwrap(), ["c5", "c1"]);
         assert_eq!(names(&plan, "c1", &["s3"]).unwrap(), ["s3"]);
         let refused = names(&plan, "c1", &["c2"]).unwrap_err();
-        assert_eq!(refused, "'c2' is no host of the plan on another network than c1");
+        assert_eq!(refused, "'c2' is not a host of the plan on another network than c1");
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Network {
                 // What a journal says of one table is no reason to make another.
                 let table =
                     hex::table(body).filter(|one| hex::table_key(one).as_ref() == Some(key));
-                let unreadable = "the journal's value is no packet filter table of that name";
+                let unreadable = "the journal's value is not a packet filter table of that name";
                 Some(table.ok_or_else(|| WorldError::refused(key, unreadable))?)
             }
         };
@@ -340,7 +340,7 @@ fn family_of(name: FilterTableName) -> Family {
 
 /// The request that gives an object its value; `None` where it has gone by itself.
 fn request(key: &Key, value: &str, listed: &Listed) -> Result<Option<Message>, WorldError> {
-    let unreadable = || WorldError::refused(key, "the journal's value is no netlink body of it");
+    let unreadable = || WorldError::refused(key, "the journal's value is not a netlink body of it");
     let is_there = listed.values.contains_key(key);
     let deleted = |message: Result<Message, netlink::CreateError>| {
         message.map(Some).map_err(|error| WorldError::refused(key, error.to_string()))

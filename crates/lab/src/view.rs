@@ -41,11 +41,11 @@ pub(crate) fn enter(network: OwnedFd, dir: &Path, host: &str) -> Result<bool, Sy
     mount_change("/", kind | MountPropagationFlags::REC).map_err(|error| match error {
         // What follows would be seen by the whole machine.
         Errno::INVAL if sys::namespace::is_chroot() => {
-            let why = "/: this runs in a chroot, where / is no mount point; enter that root with \
+            let why = "/: this runs in a chroot, where / is not a mount point; enter that root with \
                        pivot_root (as containers do), or run outside";
             SyscallError::new("mount", why, error)
         }
-        Errno::INVAL => SyscallError::new("mount", "/, which is no mount point", error),
+        Errno::INVAL => SyscallError::new("mount", "/, which is not a mount point", error),
         _ => SyscallError::new("mount", "/", error),
     })?;
     if !Path::new("/etc/hosts").exists() {

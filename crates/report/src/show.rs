@@ -105,6 +105,10 @@ pub(crate) enum Quantity {
     Size,
     /// `_s`.
     Time,
+    /// `_s_per_gbit`: seconds for 10^9 bits.
+    TimePerGbit,
+    /// `_share`, 0 to 1.
+    Share,
     /// Anything else.
     Plain,
 }
@@ -118,6 +122,10 @@ impl Quantity {
             Self::Size
         } else if name.ends_with("_s") && !name.ends_with("_per_s") {
             Self::Time
+        } else if name.ends_with("_s_per_gbit") {
+            Self::TimePerGbit
+        } else if name.ends_with("_share") {
+            Self::Share
         } else {
             Self::Plain
         }
@@ -129,6 +137,8 @@ impl Quantity {
             Self::Rate => rate(value),
             Self::Size => size(value),
             Self::Time => seconds(value),
+            Self::TimePerGbit => format!("{} per Gbit", seconds(value)),
+            Self::Share => share(value),
             Self::Plain => number(value),
         }
     }
@@ -173,7 +183,7 @@ pub(crate) fn interval_kind(estimate: &Estimate) -> String {
     if estimate.count < 2 {
         "one run, no interval".to_owned()
     } else if estimate.confidence < 0.95 {
-        format!("whole range, {}", share(estimate.confidence))
+        format!("whole range, {} confidence", share(estimate.confidence))
     } else {
         format!("{} interval", share(estimate.confidence))
     }
@@ -257,6 +267,16 @@ pub(crate) fn sentence(text: &str) -> String {
     }
 }
 
+/// Arrows in place of `->`, which browsers break between its two characters.
+pub(crate) fn arrows(text: &str) -> String {
+    text.replace(" -> ", " → ")
+}
+
+/// How well the figures fit a limit, 0 to 1: `0.83`.
+pub(crate) fn score(weight: f64) -> String {
+    number((finite(weight) * 100.0).round() / 100.0)
+}
+
 /// The unit of a whole axis, chosen by its largest value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct AxisUnit {
@@ -284,7 +304,7 @@ impl AxisUnit {
                 (1.0, "B"),
             ],
             Quantity::Time => &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")],
-            Quantity::Plain => &[(1.0, "")],
+            Quantity::TimePerGbit | Quantity::Share | Quantity::Plain => &[(1.0, "")],
         };
         let fitting = steps.iter().find(|(scale, _)| finite(high) >= *scale);
         let (scale, name) = fitting.or(steps.last()).copied().unwrap_or((1.0, ""));

@@ -545,14 +545,14 @@ fn mutate(value: &mut Value, input: &mut impl Iterator<Item = u8>) {
     }
 }
 
-/// A limit's weight is said once, not of each line of its evidence.
+/// A limit's score is said once, not of each line of its evidence.
 #[test]
-fn the_weight_of_a_verdict_stands_once_beside_its_evidence() {
+fn the_score_of_a_verdict_stands_once_beside_its_evidence() {
     let results = synthetic::path();
     let verdict = results.verdict.as_ref().expect("a verdict");
     let own = verdict.evidence.iter().filter(|line| line.limit == verdict.limit).count();
     assert!(own > 1, "{own}");
-    assert_eq!(page(&results).matches("the limit accounts for").count(), 1);
+    assert_eq!(page(&results).matches("score of this limit").count(), 1);
 }
 
 #[test]

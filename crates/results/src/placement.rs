@@ -199,7 +199,7 @@ impl PlacedEnd {
             return Err(format!("no host has a core {core}"));
         }
         if self.first_port == Some(0) {
-            return Err("port 0 is no source port; write 1 to 65535".to_owned());
+            return Err("port 0 is not a source port; write 1 to 65535".to_owned());
         }
         if self.interrupts.len() > CORES_COUNT_MAX {
             return Err(format!("{} interrupts; at most {CORES_COUNT_MAX}", self.interrupts.len()));
@@ -351,7 +351,7 @@ mod tests {
             ("version = 1\n[near]\ncoers = [1]\n", "line 3: unknown field `coers`"),
             ("version = 1\n[near]\ncores = [4096]\n", "near: no host has a core 4096"),
             ("version = 1\n[far]\ncores = [-1]\n", "line 3: invalid value: integer `-1`"),
-            ("version = 1\n[near]\nfirst_port = 0\n", "near: port 0 is no source port"),
+            ("version = 1\n[near]\nfirst_port = 0\n", "near: port 0 is not a source port"),
             ("version = 1\n[near\n", "line 2: "),
         ] {
             let error = read_placement(text).expect_err(text).to_string();

@@ -33,7 +33,7 @@ pub enum FindingKind {
     NoSuchNextHop,
     /// A network that lies behind the gateways is said to be on the link.
     NetworkOnLink,
-    /// A destination is no network of the plan.
+    /// A destination is not a network of the plan.
     UnknownNetwork,
     /// No packet of a host has what the rule looks for.
     RuleMatchesNothing,
@@ -143,7 +143,7 @@ impl Review<'_> {
             let meant = nearest.map_or_else(String::new, |(_, network)| {
                 format!("; '{}' is {}", network.name, network.prefix)
             });
-            let reason = format!("{{}} {{is}} no network of the plan{meant}");
+            let reason = format!("{{}} {{is}} not in the plan{meant}");
             self.report(FindingKind::UnknownNetwork, line, prefix.to_string(), &reason);
             return;
         };
@@ -286,7 +286,7 @@ mod tests {
         let compute = review(&plan, 0, COMPUTE);
         assert_eq!(compute.len(), 1, "{compute:?}");
         assert_eq!(compute[0].kind, FindingKind::UnknownNetwork);
-        let reason = "10.10.1.0/24 is no network of the plan; 'storage' is 10.10.0.0/24";
+        let reason = "10.10.1.0/24 is not in the plan; 'storage' is 10.10.0.0/24";
         assert_eq!((compute[0].reason.as_str(), compute[0].lines.len()), (reason, 7));
     }
 

@@ -170,7 +170,7 @@ pub const PARAMETERS: [(Parameter, &str); 11] = [
 #[non_exhaustive]
 pub enum KeyError {
     /// Not the name of a setting.
-    #[error("'{0}' is no setting this program changes")]
+    #[error("'{0}' is not a setting that this program changes")]
     Unknown(String),
     /// Not a value of this setting.
     #[error("{key}: '{value}' is not {wanted}")]

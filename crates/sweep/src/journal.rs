@@ -22,7 +22,7 @@ pub enum JournalError {
     #[error("the journal is empty")]
     Empty,
     /// Not a journal.
-    #[error("not a journal: its first line is no header ({0})")]
+    #[error("not a journal: its first line is not a header ({0})")]
     NotAJournal(String),
     /// Written by a version whose points this one does not read.
     #[error("the journal has schema {found}; this version reads {SCHEMA_VERSION}")]

@@ -267,7 +267,7 @@ fn open_folder(
                     Err(SyscallError::new("open", path.display().to_string(), error).into())
                 }
                 FileType::Directory => refused(format!("belongs to user {user}")),
-                _ => refused(format!("is no folder, made by user {user}")),
+                _ => refused(format!("is not a folder, made by user {user}")),
             };
         }
     };

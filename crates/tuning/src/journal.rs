@@ -203,7 +203,7 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded, JournalError> {
         let start = format!("{{\"journal\":\"{MARK}\",");
         let known = bytes.len().min(start.len());
         if bytes[..known] != start.as_bytes()[..known] {
-            return Err(malformed(1, "it is no journal"));
+            return Err(malformed(1, "it is not a journal"));
         }
         return Ok(Decoded { journal: None, whole_bytes: 0 });
     }
@@ -226,7 +226,7 @@ fn header(line: &[u8]) -> Result<Header, JournalError> {
     }
     let known: Versioned = serde_json::from_slice(line).map_err(|error| malformed(1, &error))?;
     if known.journal != MARK {
-        return Err(malformed(1, "it is no journal of this program"));
+        return Err(malformed(1, "it is not a journal of this program"));
     }
     if known.version != VERSION {
         return Err(JournalError::Version(known.version));

@@ -119,7 +119,7 @@ pub fn read_settings(text: &str) -> Result<Vec<(Key, String)>, String> {
         let key: Key = key.trim().parse().map_err(|error| at(format!("{error}")))?;
         let value = key.check(value.trim()).map_err(|error| at(error.to_string()))?;
         if matches!(key, Key::File(_)) {
-            return Err(at("a file is no setting".to_owned()));
+            return Err(at("a file is not a setting".to_owned()));
         }
         settings.push((key, value));
     }

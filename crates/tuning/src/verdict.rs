@@ -126,7 +126,7 @@ fn risk_of(key: &Key) -> (Risk, &'static str) {
             | P::ChannelsCombined => (Risk::High, LINK),
             _ => (Risk::Medium, "interrupts come at another rate"),
         },
-        Key::Sysctl(_) => (Risk::Low, "it holds for every program of the host"),
+        Key::Sysctl(_) => (Risk::Low, "it applies to every program on the host"),
         _ => (Risk::Medium, "other programs on the host may notice"),
     }
 }
@@ -214,9 +214,9 @@ mod tests {
             (by_hand, "at the near end: tc qdisc del dev eth0 root"),
             (unjudged, "has no verdict"),
             (document(Limit::NoneFound, Vec::new()), "nothing to change"),
-            (document(Limit::Loss, vec![change("kernel.core_pattern", "x")]), "is no setting"),
+            (document(Limit::Loss, vec![change("kernel.core_pattern", "x")]), "is not a setting"),
             (document(Limit::Loss, vec![change("net.ipv4.tcp_sack", "1; reboot")]), "is not"),
-            (document(Limit::Loss, vec![file]), "is no setting"),
+            (document(Limit::Loss, vec![file]), "is not a setting"),
         ] {
             let line = plan(&document).expect_err(told).to_string();
             assert!(line.contains(told) && line.lines().count() == 1, "{line}");

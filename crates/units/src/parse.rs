@@ -11,6 +11,9 @@ pub enum UnitError {
     /// Nothing there, or no digits where a number must start.
     #[error("'{0}' is not a number; write for example {1}")]
     NotANumber(String, &'static str),
+    /// A number below 0, which none of these can be.
+    #[error("'{0}' is negative; write for example {1}")]
+    Negative(String, &'static str),
     /// A unit nobody knows.
     #[error("'{0}' has an unknown unit '{1}'; known: {2}")]
     UnknownUnit(String, String, &'static str),
@@ -156,6 +159,12 @@ fn either_share(text: &str, number: f64) -> String {
 
 fn split<'a>(text: &'a str, example: &'static str) -> Result<(f64, &'a str), UnitError> {
     let trimmed = text.trim();
+    if trimmed
+        .strip_prefix('-')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
+    {
+        return Err(UnitError::Negative(text.into(), example));
+    }
     let end = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
     let number = trimmed[..end]
         .parse::<f64>()
@@ -223,6 +232,9 @@ mod tests {
             error.to_string(),
             "'fast' is not a number; write for example 17ms, 200us or 2s"
         );
+        let error = parse_duration("-5ms").unwrap_err();
+        assert_eq!(error.to_string(), "'-5ms' is negative; write for example 10, 17ms or 200us");
+        assert_eq!(parse_byte_size("-").unwrap_err().to_string().find("negative"), None);
         assert_eq!(
             (parse_percent("0"), parse_duration_with_unit("0")),
             (Ok(0.0), Ok(Duration::ZERO))

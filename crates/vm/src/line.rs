@@ -341,7 +341,7 @@ pub(crate) fn mac_bytes(mac: &str) -> Result<[u8; 6], VmError> {
     let byte = |part: &str| u8::from_str_radix(part, 16).ok().filter(|_| is_byte(part));
     let bytes: Option<Vec<u8>> = mac.split(':').map(byte).collect();
     let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-    bytes.ok_or_else(|| VmError::Invalid(format!("'{mac}' is no hardware address")))
+    bytes.ok_or_else(|| VmError::Invalid(format!("'{mac}' is not a hardware address")))
 }
 
 /// The version that `qemu --version` says: major and minor.

@@ -23,9 +23,10 @@ use crate::{foreign, store};
     tests of the same kind whose settings differ are compared in a separate part that names the\n\
     settings; --gate does not judge these and is missed. The difference is the median of all\n\
     pairwise differences, with its 95% interval (Hodges-Lehmann); the rank-sum test decides whether\n\
-    it is beyond the noise; at most 5% of reported differences are expected to be false. Four\n\
-    repeats on both sides, or three and five, are needed to detect any difference, and more to\n\
-    detect one among many figures; the text then says how many.\n\
+    it is beyond the noise; at most 5% of reported differences are expected to be false. The\n\
+    rank-sum test needs four repeats on both sides, or three and five, and more to detect one\n\
+    difference among many figures; the text then says how many. Figures with two or three repeats,\n\
+    as of --quick, are judged by their spread, which can only detect large differences.\n\
     In folders that hold enough files each run counts once. Otherwise each repeat counts, and what\n\
     differs from run to run is not part of the noise. Details: `clearstream help gates`.")]
 pub(crate) struct CompareArgs {

@@ -43,14 +43,14 @@ enum Action {
         #[arg(value_name = "NAME|FILE.toml")]
         lab: String,
         /// Take the lab down when the process PID ends, however it ends.
-        #[arg(long = "while", value_name = "PID")]
+        #[arg(long = "while", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
         owner: Option<i32>,
     },
     /// Take a lab down with every program in it.
     Down {
         /// Name of the lab; may be omitted if only one is up.
         lab: Option<String>,
-        /// The same, as other verbs have it.
+        /// The same as the argument LAB, in the form that `lab exec` uses.
         #[arg(long = "lab", value_name = "LAB", conflicts_with = "lab")]
         named: Option<String>,
         /// Take down every lab that is up.
@@ -72,7 +72,7 @@ enum Action {
     Status {
         /// Name of the lab [default: all that are up].
         lab: Option<String>,
-        /// The same, as other verbs have it.
+        /// The same as the argument LAB, in the form that `lab exec` uses.
         #[arg(long = "lab", value_name = "LAB", conflicts_with = "lab")]
         named: Option<String>,
     },
@@ -254,7 +254,8 @@ fn list(json: bool) -> VerbResult {
     }
     let width = rows.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0);
     for (name, is_up, description) in rows {
-        writeln!(out, "{name:<width$} {:<5} {description}", if is_up { "up" } else { "-" })?;
+        let line = format!("{name:<width$} {:<5} {description}", if is_up { "up" } else { "-" });
+        writeln!(out, "{}", line.trim_end())?;
     }
     Ok(Exit::Ok)
 }

@@ -154,8 +154,8 @@ struct TransportArgs {
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
     /// Exchange messages as Ethernet frames over a port of this packet switch, which each host runs. Ranks whose
-    /// switches are joined by links or devices name the same NETWORK; without it only those of one switch are
-    /// reached so, and all others by UDP. A rank without the switch fails.
+    /// switches are joined by links or devices name the same NETWORK; without it, only ranks of one switch
+    /// reach each other through it, and all others by UDP. A rank without the switch fails.
     #[arg(long, value_name = "SWITCH[@NETWORK]", value_parser = checked_port)]
     port: Option<String>,
     /// How ranks of one host exchange messages [default: direct]. Ranks that cannot share memory use UDP

@@ -68,7 +68,7 @@ fn given_library(library: &Path) -> Result<PathBuf, VerbError> {
     let mut magic = [0; 4];
     File::open(library).and_then(|mut file| file.read_exact(&mut magic)).map_err(failed)?;
     if magic != *b"\x7fELF" {
-        return Err(VerbError::usage(format!("{}: this is no library", library.display())));
+        return Err(VerbError::usage(format!("{}: this is not a library", library.display())));
     }
     library.canonicalize().map_err(failed)
 }

@@ -108,6 +108,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
 
 fn list(json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
+    let width = ENTRIES.iter().map(|entry| entry.title.chars().count()).max().unwrap_or(0);
     for entry in &ENTRIES {
         if json {
             let line = serde_json::json!({
@@ -116,7 +117,7 @@ fn list(json: bool) -> VerbResult {
             });
             writeln!(out, "{line}")?;
         } else {
-            writeln!(out, "{:<10} {:<48} {}", entry.id, entry.title, entry.source)?;
+            writeln!(out, "{:<10} {:<width$}  {}", entry.id, entry.title, entry.source)?;
         }
     }
     if !json {
@@ -250,10 +251,13 @@ fn shown(reproduction: &Reproduction) -> String {
     };
     let Reproduction { id, title, source, figures, law } = reproduction;
     line(format_args!("{id}  {title} ({source})\n"));
-    line(format_args!("{:<46} {:<28} here", "", "paper"));
+    let widest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0).min(60);
+    let name = widest(&mut figures.iter().map(|figure| figure.name.chars().count()));
+    let paper = widest(&mut figures.iter().map(|figure| figure.paper.chars().count())).max(5);
+    line(format_args!("{:<name$}  {:<paper$}  here", "", "paper"));
     for figure in figures {
         let here = figure.here.as_deref().unwrap_or("not measured");
-        line(format_args!("{:<46} {:<28} {here}", figure.name, figure.paper));
+        line(format_args!("{:<name$}  {:<paper$}  {here}", figure.name, figure.paper));
     }
     let answer = match law.holds {
         Some(true) => "holds",

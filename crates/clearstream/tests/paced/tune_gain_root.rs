@@ -108,7 +108,7 @@ fn lifted_clamp(name: &str, link: &str, [near, far]: [&str; 2], end: End, key: &
     assert_eq!(after, before, "every setting is what it was");
     assert_eq!(
         bed.must("far", &["tune", "revert"]),
-        "Nothing to revert on this host; `--far HOST` reverts another.\n"
+        "Nothing to revert on this host; `--far HOST` reverts changes on a far host.\n"
     );
     of_predicted
 }
@@ -344,7 +344,7 @@ fn one_line_refusals_of_files(bed: &Testbed, file: &str) {
         (
             &|document| document["verdict"]["changes"][0]["key"] = "kernel.core_pattern".into(),
             1,
-            "'kernel.core_pattern' is no setting this program changes",
+            "'kernel.core_pattern' is not a setting that this program changes",
         ),
     ];
     for (edit, code, words) in refusals {
@@ -393,7 +393,7 @@ fn root_without_permission_the_far_changes_are_commands() {
     assert_eq!(bed.must("far", &["tune", "dump"]), before);
     assert_eq!(
         bed.must("near", &["tune", "revert"]),
-        "Nothing to revert on this host; `--far HOST` reverts another.\n"
+        "Nothing to revert on this host; `--far HOST` reverts changes on a far host.\n"
     );
 }
 

@@ -1,5 +1,6 @@
 //! How many repeats can tell a difference, and what is said where none is told.
 
+use super::judge::RANKS_SHARE;
 use super::{ComparedFigure, Comparison, FALSE_SHARE_MAX, Outcome};
 
 impl Comparison {
@@ -37,12 +38,16 @@ impl Comparison {
     }
 }
 
-/// Whether so many repeats on the two sides can tell one figure that differs alone among `compared`.
-pub(super) fn is_told((a, b): (usize, usize), compared: usize) -> bool {
-    stats::least_chance(a, b) * compared as f64 <= FALSE_SHARE_MAX
+/// Whether so many repeats on the two sides can tell one figure that differs alone among `compared`, which share the
+/// permitted false ones with figures that are judged by their spread, or do not.
+pub(super) fn is_told((a, b): (usize, usize), compared: usize, is_shared: bool) -> bool {
+    let share = if is_shared { RANKS_SHARE } else { 1.0 };
+    stats::least_chance(a, b) * compared as f64 <= FALSE_SHARE_MAX * share
 }
 
 /// Repeats on both sides that can tell one figure that differs alone among `compared`; `None` where there is none.
 pub(super) fn repeats_to_tell(compared: usize) -> Option<usize> {
-    (compared > 0).then(|| (2..64).find(|&count| is_told((count, count), compared))).flatten()
+    (compared > 0)
+        .then(|| (2..64).find(|&count| is_told((count, count), compared, false)))
+        .flatten()
 }

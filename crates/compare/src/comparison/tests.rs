@@ -1,3 +1,5 @@
+mod few;
+
 use results::{
     Direction, DirectionOutcome, Host, HostFacts, InterfaceFacts, Point, Results, RunKind,
     TestLimit, TestOutcome, TestSpec,

@@ -394,7 +394,7 @@ fn wrong_names_are_answered_with_the_right_ones() {
         (GatedVerb::Test, "below throughput=5ms", "unknown unit"),
         (GatedVerb::Test, "above rtt_p99=5G", "unknown unit"),
         (GatedVerb::Test, "above loss=300%", "0% to 100%"),
-        (GatedVerb::Test, "above retransmissions=-1", "number"),
+        (GatedVerb::Test, "above retransmissions=-1", "negative"),
         (GatedVerb::Test, "above retransmissions=inf", "number"),
     ] {
         let error = gate(verb, line).expect_err(line).to_string();

@@ -340,7 +340,7 @@ impl Trial<'_> {
         ruling.text += &format!("; processor time per byte {factor:.2}-fold");
         if wanted > 1.0 + rulings::FOLLOWS {
             let most = show_bit_rate(self.before.median / factor * wanted);
-            ruling.text += &format!(", up to {most} without waiting for the core");
+            ruling.text += &format!("; at most {most} if its threads never waited for the core");
         }
         ruling
     }

@@ -301,9 +301,8 @@ fn against(seen: &Observed<'_>, share: f64, slow_reader: f64) -> String {
             None if seen.receive_window_fill().is_none() => {
                 "neither the window nor what was in flight is known".to_owned()
             }
-            None => {
-                "no window was full; how long it held the sender back was not recorded".to_owned()
-            }
+            None => "no window was full; the time that the sender waited for it was not recorded"
+                .to_owned(),
         };
     }
     if slow_reader > signs::PERHAPS {

@@ -62,7 +62,7 @@ impl Mechanism for SendBuffer {
             evidence: evidence(seen, share, law),
             against: match counted(seen) {
                 None if share < signs::PERHAPS => {
-                    "how long it held the sender back was not recorded".to_owned()
+                    "the time that the sender waited for it was not recorded".to_owned()
                 }
                 _ if share > signs::PERHAPS => {
                     format!(

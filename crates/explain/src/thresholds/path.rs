@@ -65,7 +65,7 @@ thresholds! {
     PLATEAU_BY_ONE: f64 = 0.85, Chosen, "a plateau that only streams or only UDP showed";
     PLATEAU_UNTRIED: f64 = 0.3, Chosen, "a plateau that nothing tried";
     PLATEAU_BY_QUEUE: f64 = 0.4, Chosen, "what a standing queue adds where nothing else was tried";
-    BURST_GAIN: Ramp = Ramp::new(1.2, 1.4), Chosen, "gain of several streams that a rate's burst may make in a second: beyond, it is no rate";
+    BURST_GAIN: Ramp = Ramp::new(1.2, 1.4), Chosen, "gain of several streams that a rate's burst may make in a second: beyond, it is not a rate";
     STREAMS_UNSHARED: f64 = 0.85, Chosen, "gain of several streams over their number, from which nothing they share held them back";
     UDP_LATE_SHOWN: f64 = 0.03, Chosen, "share of UDP that neither arrived nor was lost, from which the evidence says so";
     UDP_PUSHED: f64 = 1.05, Chosen, "UDP offered over TCP's best, from which it tried to exceed it";

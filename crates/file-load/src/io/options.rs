@@ -347,9 +347,9 @@ impl CommandLine {
             return set_flag(test, option, None);
         };
         let at = |what: &str| format!("{option} {value}: {what}");
-        let size = || parse_size(value).ok_or_else(|| at("this is no size (8, 4k, 2m, 1g)"));
-        let integer = || integer(value).ok_or_else(|| at("this is no integer"));
-        let count = || size().map_err(|_no_size| at("this is no number"));
+        let size = || parse_size(value).ok_or_else(|| at("this is not a size (8, 4k, 2m, 1g)"));
+        let integer = || integer(value).ok_or_else(|| at("this is not an integer"));
+        let count = || size().map_err(|_no_size| at("this is not a number"));
         match option {
             "-a" => api(value)?,
             "-A" => test.reference_number = integer()?,

@@ -250,7 +250,7 @@ impl MetaOptions {
     fn set(&mut self, given: &Given, value: &str) -> Result<bool, String> {
         let option = given.option.as_str();
         let at = |what: &str| format!("{option} {value}: {what}");
-        let size = || parse_size(value).ok_or_else(|| at("this is no number or size"));
+        let size = || parse_size(value).ok_or_else(|| at("this is not a number or a size"));
         let small = || u32::try_from(size()?).map_err(|_large| at("this number is too large"));
         match option {
             "-a" if value.eq_ignore_ascii_case("posix") => {}
@@ -532,7 +532,7 @@ mod tests {
             ("-F", "how many"),
             ("-n 1 -i 0", "-i 0"),
             ("-n 1 -f 3 -l 2", "-f"),
-            ("-n x", "no number"),
+            ("-n x", "not a number"),
         ];
         for (line, reason) in lines {
             let error = parse(line).expect_err(line);

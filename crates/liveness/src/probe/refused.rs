@@ -25,7 +25,7 @@ pub enum RefusedProbeError {
     #[error("the packet's sender is not in the plan")]
     UnknownSource,
     /// The payload does not begin as a probe's does.
-    #[error("the payload is no probe")]
+    #[error("the payload is not a probe")]
     NoProbe,
     /// A probe of a version that this end does not know.
     #[error("the probe is of another version")]

@@ -77,7 +77,7 @@ pub struct Summary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MalformedSummaryError {
     /// It is something else.
-    #[error("the message is no summary of a sentinel")]
+    #[error("the message is not a summary of a sentinel")]
     NoSummary,
     /// The message is of another version.
     #[error("the message is of version {0}, not 2")]

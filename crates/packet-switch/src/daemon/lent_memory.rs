@@ -39,7 +39,7 @@ pub(crate) enum LentMemoryError {
         "memory for a port needs 1 descriptor and {PAIR_BELLS} for each of 1 to {PAIRS_MAX} pairs of rings; {given} came"
     )]
     Descriptors { given: usize },
-    #[error("a doorbell is no eventfd")]
+    #[error("a doorbell is not an eventfd")]
     NoEventfd,
     #[error(transparent)]
     Region(#[from] RegionError),

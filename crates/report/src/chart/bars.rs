@@ -321,6 +321,6 @@ pub(crate) fn weight(share: f64) -> Element {
         .class("weight")
         .attr("viewBox", "0 0 64 10")
         .attr("role", "img")
-        .attr("aria-label", format!("accounts for {}", show::share(share)));
+        .attr("aria-label", format!("score {}", show::score(share)));
     svg.child(drawing.art)
 }

@@ -229,7 +229,7 @@ fn core_name(core: Option<u32>) -> String {
 }
 
 fn table(placement: &Placement) -> Table {
-    let head = ["near", "far", "median", "interval", "what interval", "n"];
+    let head = ["near", "far", "median", "interval", "kind of interval", "n"];
     let mut table = Table::new(&format!("{} by core", what(placement)), 2, &head);
     let mut add = |near: Option<u32>, far: Option<u32>, estimate: &Estimate| {
         table.row([

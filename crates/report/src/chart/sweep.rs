@@ -228,7 +228,7 @@ fn table(sweep: &Sweep<'_>, law: Option<WindowLaw>) -> Table {
     let mut table = Table::new(
         &format!("Goodput by {name}"),
         0,
-        &[&name, "median", "interval", "what interval", "n"],
+        &[&name, "median", "interval", "kind of interval", "n"],
     );
     let has_windows = sweep.settings.iter().any(|setting| setting.window.is_some());
     if has_windows {
@@ -319,7 +319,7 @@ mod tests {
             assert!(art.contains(expected), "{expected} not in {art}");
         }
         for expected in [
-            "aria-label=\"3.81 MiB: 2.00 Gbit/s, 1.90 to 2.10 Gbit/s (whole range, 75%, n 3)\"",
+            "aria-label=\"3.81 MiB: 2.00 Gbit/s, 1.90 to 2.10 Gbit/s (whole range, 75% confidence, n 3)\"",
             "<circle class=\"symbol s0\" cx=\"62.6\" cy=\"211.5\" r=\"5\"/>",
             "<circle class=\"symbol s0\" cx=\"189\" cy=\"132\" r=\"5\"/>",
             "<line class=\"whisker\" x1=\"189\" y1=\"137.3\" x2=\"189\" y2=\"126.7\"/>",

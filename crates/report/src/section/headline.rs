@@ -42,7 +42,7 @@ fn goodput(digest: &Digest<'_>) -> Option<Element> {
             .child(interval_cell(&row.estimate, Quantity::Rate))
             .child(el("td").class("w beside").text(&row.beside))
     });
-    Some(table("Goodput at the receiver", &["test", "median", "", "interval", "beside it"], body))
+    Some(table("Goodput at the receiver", &["test", "median", "", "interval", "also"], body))
 }
 
 fn group_rows(digest: &Digest<'_>, group: &Group<'_>) -> Vec<Row> {

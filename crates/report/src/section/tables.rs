@@ -18,14 +18,14 @@ pub(crate) fn section(digest: &Digest<'_>) -> Option<Section> {
 }
 
 fn summaries(digest: &Digest<'_>) -> Option<Element> {
-    let head = ["experiment", "setting", "figure", "median", "interval", "what interval", "n"];
+    let head = ["experiment", "setting", "figure", "median", "interval", "kind of interval", "n"];
     let mut table = Table::new("Summaries: repeats taken together", 3, &head);
     for summary in &digest.results.summaries {
         let quantity = Quantity::of(&summary.figure);
         table.row([
             show::name(&summary.experiment),
             show::setting(&summary.varied),
-            show::words(&summary.figure),
+            compare::figure_words(&summary.figure),
             quantity.show(summary.estimate.median),
             show::interval(&summary.estimate, quantity),
             show::interval_kind(&summary.estimate),
@@ -169,7 +169,11 @@ fn other_figures(point: &Point) -> String {
         return DASH.to_owned();
     }
     let shown = |figure: Figure| {
-        format!("{} {}", show::words(&figure.name), Quantity::of(&figure.name).show(figure.value))
+        format!(
+            "{} {}",
+            compare::figure_words(&figure.name),
+            Quantity::of(&figure.name).show(figure.value)
+        )
     };
     point.figures().into_iter().map(shown).collect::<Vec<String>>().join(", ")
 }

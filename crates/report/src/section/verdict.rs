@@ -30,7 +30,7 @@ pub(crate) fn card(digest: &Digest<'_>) -> Element {
     };
     card.child(el("p").class("eyebrow").text("Bottleneck"))
         .child(heading(digest, verdict))
-        .child(el("p").class("lead").text(said(digest, &lead(verdict))))
+        .child(el("p").class("lead").text(show::arrows(&said(digest, &lead(verdict)))))
         .child(el("div").class("columns").maybe(evidence(verdict)).maybe(experiment(verdict)))
         .maybe(advice(digest, verdict))
         .maybe(next(verdict))
@@ -164,16 +164,16 @@ fn evidence(verdict: &Verdict) -> Option<Element> {
         return None;
     }
     let own = verdict.evidence.iter().filter(|line| line.limit == verdict.limit);
-    // The weight is the limit's, and the same in each of its lines.
+    // The score is the limit's, and the same in each of its lines.
     let weight = own.map(|line| line.weight).reduce(f64::max).filter(|weight| *weight > 0.0);
     let whole = weight.map(|weight| {
         el("p")
             .class("whole")
             .child(bars::weight(weight))
-            .child(el("small").text(format!("the limit accounts for {}", show::share(weight))))
+            .child(el("small").text(format!("score of this limit: {}", show::score(weight))))
     });
     let lines = verdict.evidence.iter().map(|line| match line.limit == verdict.limit {
-        true => el("li").class("own").child(el("span").text(&line.text)),
+        true => el("li").class("own").child(el("span").text(show::arrows(&line.text))),
         false => evidence_line(line),
     });
     let list = el("ul").class("evidence").children(lines);
@@ -182,13 +182,10 @@ fn evidence(verdict: &Verdict) -> Option<Element> {
 
 /// A line that speaks of another limit, which was ruled out or stands beside the verdict's own.
 fn evidence_line(line: &Evidence) -> Element {
-    let of = format!("{}: would account for", show::limit(line.limit));
-    el("li").child(bars::weight(line.weight)).child(
-        el("span")
-            .text(&line.text)
-            .text(" ")
-            .child(el("small").text(format!("{of} {}", show::share(line.weight)))),
-    )
+    let score = format!("{}: score {}", show::limit(line.limit), show::score(line.weight));
+    el("li")
+        .child(bars::weight(line.weight))
+        .child(el("span").text(show::arrows(&line.text)).text(" ").child(el("small").text(score)))
 }
 
 fn experiment(verdict: &Verdict) -> Option<Element> {
@@ -207,11 +204,11 @@ fn experiment(verdict: &Verdict) -> Option<Element> {
             .child(
                 el("figcaption")
                     .child(el("h3").attr("id", "experiment-title").text("The experiment"))
-                    .child(el("p").text(&experiment.change))
+                    .child(el("p").text(show::arrows(&experiment.change)))
                     .child(el("p").class("hidden").attr("id", "experiment-desc").text(says)),
             )
             .child(bars::experiment(experiment).into_svg("experiment", "chart"))
-            .child(el("p").text(&experiment.outcome))
+            .child(el("p").text(show::arrows(&experiment.outcome)))
             .maybe(rival(experiment))
             .children(experiment.companions.iter().map(companion)),
     )
@@ -271,7 +268,7 @@ fn next(verdict: &Verdict) -> Option<Element> {
                     .text(format!("Next ceiling: {name} at {}.", show::rate(next.bits_per_s))),
             )
             .text(" ")
-            .text(&next.text),
+            .text(show::sentence(&next.text)),
     )
 }
 

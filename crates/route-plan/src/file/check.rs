@@ -436,5 +436,5 @@ fn interface_objection(name: &str) -> Option<String> {
         && name != "."
         && name != ".."
         && name.bytes().all(plain);
-    (!is_name).then(|| format!("is no name of an interface (1 to {INTERFACE_BYTES_MAX} letters)"))
+    (!is_name).then(|| format!("is not an interface name (1 to {INTERFACE_BYTES_MAX} letters)"))
 }

@@ -65,7 +65,7 @@ fn every_mistake_is_refused_with_its_line_and_reason() {
         ("sn[1-6]", "wolf[01-06]", "wolf[01-10]", "'wolf01' is already defined"),
         ("sn[1-6]", "sn[6-1]", "sn[1-6]", "runs backwards"),
         ("sn[1-6]", "sn [1-6]", "sn[1-6]", "other characters"),
-        ("ipogif0\", storage", "a/b\", storage", "ipogif0\", storage", "no name of an interface"),
+        ("ipogif0\", storage", "a/b\", storage", "ipogif0\", storage", "not an interface name"),
         ("[[gateway]]", "[[gateway]]\nweight = 0", "[[gateway]]", "takes 1 to 256"),
         (
             "[[gateway]]",

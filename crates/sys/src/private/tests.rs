@@ -27,7 +27,7 @@ fn a_link_a_file_and_a_folder_open_to_others_are_refused_and_left() {
         ("link", "is a symbolic link"),
         ("open", "is writable by others"),
         ("group", "is writable by others"),
-        ("plain", "is no folder"),
+        ("plain", "is not a folder"),
     ] {
         let refusal = Folder::at(&at(name)).unwrap_err().to_string();
         assert!(refusal.contains(why) && refusal.contains("neither used nor changed"), "{refusal}");

@@ -28,7 +28,7 @@ impl Host {
 
     pub(super) fn write_thread(&self, key: &Key, name: &str, to: &str) -> Result<(), WorldError> {
         let cores = settings::cores_of(to)
-            .ok_or_else(|| WorldError::refused(key, format!("'{to}' is no list of cores")))?;
+            .ok_or_else(|| WorldError::refused(key, format!("'{to}' is not a list of cores")))?;
         let thread = self.thread_named(key, name)?;
         sys::thread::pin_thread(thread, &cores)
             .map_err(|error| WorldError::of_io(key, &error.source, false))

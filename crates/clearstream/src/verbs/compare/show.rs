@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use compare::{ComparedFigure, Comparison, Counted, HostChange, OneSided, Outcome, Quantity, Side};
+use compare::{
+    ComparedFigure, Comparison, Counted, HostChange, JudgedBy, OneSided, Outcome, Quantity, Side,
+};
 use units::{Timestamp, count_of};
 
 use crate::verdict_text::wrapped;
@@ -33,6 +35,10 @@ const LISTED_MAX: usize = 12;
 /// How the columns `B - A` and `interval` are computed.
 const DIFFERENCE: &str = "B - A: the median of all pairwise differences, not the difference of the medians\n\
      interval: of at least 95% confidence, unless another is given";
+
+/// What the mark beside `n` means.
+const BY_SPREAD: &str = "*: too few values for the rank test; judged by their spread (Student's test), which is taken as at\n   \
+     least that of all figures of this kind; it assumes that noise is roughly normal";
 
 /// The whole text.
 pub(super) fn text(comparison: &Comparison, is_all: bool) -> String {
@@ -72,6 +78,9 @@ fn write_text(out: &mut String, comparison: &Comparison, is_all: bool) -> std::f
     }
     if !comparison.figures.is_empty() {
         writeln!(out, "\n{DIFFERENCE}")?;
+        if comparison.figures.iter().any(is_by_spread) {
+            writeln!(out, "{BY_SPREAD}")?;
+        }
         if let Some(count) = comparison.repeats_wanted() {
             let is_runs = comparison.figures.iter().all(|figure| figure.counted == Counted::Runs);
             writeln!(
@@ -103,6 +112,11 @@ fn decides(figures: &[&ComparedFigure]) -> bool {
     let is_beyond =
         |outcome| matches!(outcome, Outcome::Worse | Outcome::Better | Outcome::Different);
     figures.iter().any(|figure| is_beyond(figure.outcome))
+}
+
+/// Whether a difference was told by the spread of a few values.
+fn is_by_spread(figure: &ComparedFigure) -> bool {
+    figure.judged_by == Some(JudgedBy::Spread) && figure.outcome != Outcome::TooFew
 }
 
 /// The figures of tests whose settings differ, set apart.
@@ -248,7 +262,12 @@ fn row(figure: &ComparedFigure) -> [String; COLUMNS] {
         show(figure.b.median),
         figure.shown_difference(),
         interval,
-        format!("{}, {}", figure.a.count, figure.b.count),
+        format!(
+            "{}, {}{}",
+            figure.a.count,
+            figure.b.count,
+            if is_by_spread(figure) { " *" } else { "" }
+        ),
     ]
 }
 

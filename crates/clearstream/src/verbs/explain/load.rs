@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use compare::{ComparedFigure, HostChange, Outcome, Run};
+use compare::{ComparedFigure, HostChange, JudgedBy, Outcome, Run};
 use explain::LoadRates;
 use results::{Results, Verdict};
 use serde::Serialize;
@@ -56,7 +56,9 @@ pub(super) fn judge(
     let seen = LoadRates {
         risen: &names(Outcome::Better),
         fallen: &names(Outcome::Worse),
-        can_tell: judged.iter().any(|rate| rate.outcome != Outcome::TooFew),
+        can_tell: judged.iter().any(|rate| {
+            rate.outcome != Outcome::TooFew && rate.judged_by != Some(JudgedBy::Spread)
+        }),
         has_other_settings: judged.is_empty(),
     };
     let (verdict, trial, words) = explain::confirm_load_change(before, verdict, after, &seen);

@@ -39,7 +39,7 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Option<Result<Told, VerbError>>
     let mut ranks = vec![is_one(lines.next()?.1)?];
     for (number, line) in lines {
         let Some(report) = is_one(line) else {
-            let text = format!("{}: line {} is no report of a rank", path.display(), number + 1);
+            let text = format!("{}: line {} is not a report of a rank", path.display(), number + 1);
             return Some(Err(VerbError::failed(text)));
         };
         ranks.push(report);

@@ -49,8 +49,8 @@ pub(super) struct WhereOptions {
     clearstream gateway apply cumulus.toml --ssh           on all its machines\n\n\
     All or nothing: every change is journalled on disk before it is made, and all are undone if one\n\
     fails. Exit code 1: a foreign object is in the way, or a gateway's hardware address is unknown\n\
-    (`follow`); 2: this machine is not the host; 4: this kernel lacks a setting or packet filters,\n\
-    which the message names.")]
+    (`follow`); 2: this machine is not that host of the plan; 4: this kernel lacks a setting or\n\
+    packet filters, which the message names.")]
 pub(crate) struct ApplyArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]

@@ -23,7 +23,8 @@ use crate::exit::{Exit, VerbError, chain};
     Settings, nexthops, groups, routes, rules and marks are compared with the plan, and the kernel\n\
     is asked through which gateway it would send packets to every other host. Several hosts are also\n\
     compared with each other: both ends of every pair must use the same gateway, hardware addresses\n\
-    and packet sizes must match. Exit code 3: something has drifted; 2: this machine is not the host.")]
+    and packet sizes must match. Exit code 3: something has drifted; 2: this machine is not\n\
+    that host of the plan.")]
 pub(crate) struct CheckArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]

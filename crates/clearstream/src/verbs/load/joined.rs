@@ -324,10 +324,10 @@ fn block(point: &Point) -> String {
     }
     match seen.cached {
         Some(CachePlace::Client) => line(format_args!(
-            "  cached at the client: most of the load did not reach a gateway; this is no figure of the file system"
+            "  cached at the client: most of the load did not reach a gateway; this is not a figure of the file system"
         )),
         Some(CachePlace::Gateway) => line(format_args!(
-            "  cached at the gateway: most of the load did not reach a server; this is no figure of the file system"
+            "  cached at the gateway: most of the load did not reach a server; this is not a figure of the file system"
         )),
         None => {}
     }

@@ -222,7 +222,7 @@ fn check_name(dev: &str) -> Result<(), VerbError> {
         return Ok(());
     }
     let text =
-        format!("'{dev}' is no device's name: 1 to 15 bytes, without '/', ':', '%' or space");
+        format!("'{dev}' is not a device name: 1 to 15 bytes, without '/', ':', '%' or space");
     Err(VerbError::usage(text))
 }
 

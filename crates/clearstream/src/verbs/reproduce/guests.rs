@@ -42,7 +42,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
         return Err(VerbError::usage(format!("{id} boots guests on this host: name no other")));
     }
     let study = Study::find(id)
-        .ok_or_else(|| VerbError::failed(format!("{id} is no experiment with guests")))?;
+        .ok_or_else(|| VerbError::failed(format!("{id} is not an experiment with guests")))?;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let mut progress = Progress::new(1);
     progress.begin("the guests' image");

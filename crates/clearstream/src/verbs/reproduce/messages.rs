@@ -68,7 +68,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
         )));
     }
     let study = Study::find(id)
-        .ok_or_else(|| VerbError::failed(format!("{id} is no experiment with messages")))?;
+        .ok_or_else(|| VerbError::failed(format!("{id} is not an experiment with messages")))?;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let tools =
         Tools { launcher: bed::launcher()?, library: absolute(args.jobs.library.as_deref())? };

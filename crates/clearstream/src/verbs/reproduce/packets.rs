@@ -114,7 +114,7 @@ impl Driver for Frames {
     ) -> Result<Done, VerbError> {
         let started_unix_ms = runner::now_unix_ms();
         let Work::Frames(work) = &planned.work else {
-            let error = VerbError::failed("this work is no stream of frames");
+            let error = VerbError::failed("this work is not a stream of frames");
             return Ok(Done::failed(planned, started_unix_ms, error));
         };
         let bed = Testbed::up()?;

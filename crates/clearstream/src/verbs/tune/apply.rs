@@ -330,7 +330,12 @@ fn assignment(text: &str) -> Result<Change, VerbError> {
         .ok_or_else(|| VerbError::usage(format!("'{text}' is not KEY=VALUE")))?;
     let key = key.trim();
     let key: Key = key.parse().map_err(|error| {
-        let near = units::closest(key, settings::catalogue::SYSCTLS.iter().map(|one| one.name));
+        // Whole names would all be close: most begin alike.
+        let last = |name: &'static str| name.rsplit('.').next().unwrap_or(name);
+        let names = || settings::catalogue::SYSCTLS.iter().map(|one| one.name);
+        let typed = key.rsplit('.').next().unwrap_or(key);
+        let near = units::closest(typed, names().map(last));
+        let near = near.and_then(|near| names().find(|name| last(name) == near));
         let near = near.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
         VerbError::usage(error).and(&near)
     })?;

@@ -185,7 +185,7 @@ pub(super) fn reverted(outcome: &RevertOutcome) -> String {
         Reverted::Restored { was } => format!("{key}: {was} -> {from}"),
         Reverted::AlreadyBack => format!("{key}: {from} already"),
         Reverted::Foreign { now } => format!(
-            "{key}: somebody else has set it to {}; left (--force restores {from})",
+            "{key}: somebody else has set it to {}; left as it is (--force restores {from})",
             now.lines().next().unwrap_or_default()
         ),
         Reverted::Rebooted { now } => {

@@ -107,7 +107,7 @@ pub(super) fn run(args: &StatusArgs, json: bool) -> VerbResult {
             match &args.far {
                 None => writeln!(
                     out,
-                    "No change of this program is in force on this host; `--far HOST` shows another."
+                    "No change by this program is in force on this host; `--far HOST` shows those on a far host."
                 )?,
                 Some(host) => {
                     writeln!(
@@ -195,7 +195,10 @@ pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
                 false => format!("No change of {} to revert", keys.join(", ")),
             };
             match &args.far {
-                None => writeln!(out, "{what} on this host; `--far HOST` reverts another.")?,
+                None => writeln!(
+                    out,
+                    "{what} on this host; `--far HOST` reverts changes on a far host."
+                )?,
                 Some(host) => writeln!(out, "{what} on {host} for this client.")?,
             }
         }

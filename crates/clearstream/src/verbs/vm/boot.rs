@@ -31,9 +31,9 @@ const CORES_MAX: u32 = 255;
     is booted, and the command returns once the guest's shell answers (with --no-wait at once). The\n\
     network device is eth0, without an address; each guest has its own hardware address. An\n\
     uncompressed kernel (vmlinux) boots fastest. Under TCG a boot takes between seconds and a minute.\n\n\
-    With --trust, ptnet guests of one user on one switch share a memory, 7 of a group each. A frame from\n\
-    one to another of them is not copied: its buffer changes hands. Everything else is copied as ever,\n\
-    and ports outside the group are as protected as ever. Within it no guest is protected from another.\n\n\
+    With --trust, ptnet guests of one user on one switch share a memory; a group has at most 7. A frame\n\
+    between two of them is not copied: its buffer changes hands. All other frames are copied, and ports\n\
+    outside the group stay protected. Within the group, no guest is protected from another.\n\n\
     With --passthrough no switch is involved: the guest alone has the queue, with the device's\n\
     hardware address, MTU and carrier, and drives rings of its own (ptnet). Frames are copied once\n\
     between the queue and these rings. The device must be up. It is the host's again when the guest\n\
@@ -95,7 +95,7 @@ pub(super) struct RunArgs {
     #[arg(long, conflicts_with = "wait")]
     no_wait: bool,
     /// End the guest when this process ends, however it ends.
-    #[arg(long = "while", value_name = "PID")]
+    #[arg(long = "while", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     owner: Option<i32>,
     /// Only print QEMU's command line.
     #[arg(long)]

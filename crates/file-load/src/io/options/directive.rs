@@ -43,7 +43,9 @@ impl CommandLine {
                 continue;
             }
             let wrong = || {
-                format!("\"{directive}\" is no name=value (a value cannot hold a comma or a space)")
+                format!(
+                    "\"{directive}\" is not name=value (a value cannot hold a comma or a space)"
+                )
             };
             let (name, value) = directive.split_once('=').ok_or_else(wrong)?;
             let (name, value) = (name.trim(), value.trim());
@@ -58,15 +60,15 @@ impl CommandLine {
     fn directive(&mut self, test: &mut IoOptions, name: &str, value: &str) -> Result<(), String> {
         let lower = name.to_ascii_lowercase();
         let at = |what: &str| format!("{name}={value}: {what}");
-        let number = || integer(value).ok_or_else(|| at("this is no integer"));
+        let number = || integer(value).ok_or_else(|| at("this is not an integer"));
         if let Some((_, option)) = FLAGS.iter().find(|(known, _)| *known == lower) {
             return set_flag(test, option, Some(number()?));
         }
         if self.destination(&lower, value)? {
             return Ok(());
         }
-        let size = || parse_size(value).ok_or_else(|| at("this is no size (8, 4k, 2m, 1g)"));
-        let count = || parse_size(value).ok_or_else(|| at("this is no number"));
+        let size = || parse_size(value).ok_or_else(|| at("this is not a size (8, 4k, 2m, 1g)"));
+        let count = || parse_size(value).ok_or_else(|| at("this is not a number"));
         match lower.as_str() {
             "api" => api(value)?,
             "refnum" => test.reference_number = number()?,
@@ -101,7 +103,8 @@ impl CommandLine {
             }
             "memorypertask" => test.memory_per_task_bytes = size()?,
             "memorypernode" => {
-                test.memory_per_node_bytes = memory(value).ok_or_else(|| at("this is no size"))?;
+                test.memory_per_node_bytes =
+                    memory(value).ok_or_else(|| at("this is not a size"))?;
             }
             "summaryalways" => test.summary_always = number()? > 0,
             _ => return self.other(test, name, value),

@@ -57,7 +57,7 @@ pub(super) struct CompareArgs {
     /// Results file.
     #[arg(short, long, value_name = "FILE", default_value = "cc.json")]
     output: PathBuf,
-    /// Report page; none when absent.
+    /// Report page [default: none].
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }

@@ -177,7 +177,7 @@ impl fmt::Display for Alone {
         match (median(INFLATION), self.idle_rtt_s) {
             (Some(factor), Some(idle_s)) => {
                 let (idle_ms, loaded_ms) = (idle_s * 1e3, factor * idle_s * 1e3);
-                write!(out, "{idle_ms:.1} -> {loaded_ms:.1} ms ({factor:.2} x)")
+                write!(out, "{idle_ms:.1} -> {loaded_ms:.1} ms ({factor:.2}-fold)")
             }
             _ => write!(out, "-"),
         }
