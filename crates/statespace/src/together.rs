@@ -37,10 +37,6 @@ use seat::{Counts, Seat};
 /// States whose successors are looked up together.
 const BATCH_STATES: usize = 64;
 
-/// Messages are carried each time so many states were looked at: the other hosts wait for answers meanwhile, and what carries
-/// them may make progress in calls only.
-const POST_STATES: usize = 64;
-
 /// A level of fewer states is not worth waking others for.
 const ALONE_STATES: usize = 48;
 
@@ -382,17 +378,9 @@ impl SharedSearch {
                     }
                 }
             }
-            let mut until_post = POST_STATES;
             while !seat.rest.is_empty() {
                 if self.is_halted() || store.wants_more() {
                     return Ok(());
-                }
-                until_post -= 1;
-                if until_post == 0 {
-                    until_post = POST_STATES;
-                    if self.far.is_some() {
-                        post(false);
-                    }
                 }
                 let steps = seat.expand(store, system, self.far.as_ref(), level)?;
                 if is_watching && system.is_broken(seat.parent.bytes(), steps) {

@@ -20,9 +20,8 @@ use crate::report::{Report, Traffic, Unreachable, Verdict};
 use crate::watch::Watch;
 use crate::{CheckError, DriveError};
 
-/// A process with nothing to do waits for messages this long at a time. Longer waits sleep in between ([`Exchange::receive`]), and
-/// messages that make progress in calls only would wait with it.
-const IDLE_WAIT: Duration = Duration::from_micros(200);
+/// A process with nothing to do waits for messages this long at a time.
+const IDLE_WAIT: Duration = Duration::from_millis(1);
 
 /// A thread that waits for states of other processes looks for them this often.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
