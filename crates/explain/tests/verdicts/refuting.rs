@@ -78,7 +78,7 @@ fn a_gain_as_predicted_refutes_nothing_where_the_repeats_differ_by_as_much() {
     };
     assert_eq!(word(1.3), (false, true), "another experiment of the same limit follows");
     assert_eq!(word(1.0), (false, false), "refuted: nothing was gained");
-    assert_eq!(word(3.0).0, true);
+    assert!(word(3.0).0);
 }
 
 fn set_rate(point: &mut Point, rate: impl Fn(f64) -> f64) {
