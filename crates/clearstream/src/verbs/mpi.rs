@@ -115,8 +115,9 @@ impl SharedMemory {
     passed on to it. Open MPI's launcher ends with the code of the rank that failed, and with 128+n if\n\
     signal n killed a rank. Ranks of this host are bound next to their receive queues and, as far as\n\
     privileges allow, packets from other hosts are steered there while the job runs (`mpi plan` shows\n\
-    how); `clearstream tune revert` undoes what is left if this program is killed. A job that cannot use the library fails; it does not fall\n\
-    back to TCP. Parameters that choose another transport (--mca pml, --mca mtl) are refused.")]
+    how); `clearstream tune revert` undoes what is left if this program is killed. A job that cannot\n\
+    use the library fails; it does not fall back to TCP. Parameters that choose another transport\n\
+    (--mca pml, --mca mtl) are refused.")]
 pub(crate) struct MpiArgs {
     #[command(subcommand)]
     action: Option<Action>,

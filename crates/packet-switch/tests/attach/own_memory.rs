@@ -138,7 +138,7 @@ fn memory_that_is_no_use_for_a_port_is_refused() {
     let null = std::fs::File::open("/dev/null").unwrap();
     let fd = memory.region.fd().unwrap();
     let (why, words) = code(fd, &Bell::from_fd(null.try_clone().unwrap().into()));
-    assert!(why == RefusalCode::Device && words.contains("no eventfd"), "{words}");
+    assert!(why == RefusalCode::Device && words.contains("not an eventfd"), "{words}");
     let (why, words) = code(null.as_fd(), &bell);
     assert!(why == RefusalCode::Device && words.contains("not sealed"), "{words}");
     // The shape's rings and buffers take more.
