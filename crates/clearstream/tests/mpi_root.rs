@@ -129,7 +129,7 @@ fn check_with_loss(name: &str, link: &str, least_resent: u64) {
     let resent = hosts.counters("resent_pkts").iter().sum::<u64>()
         + hosts.counters("reasked_pkts").iter().sum::<u64>();
     assert_eq!(hosts.counters("pid").len(), 2);
-    assert!(resent >= least_resent, "{resent} packets sent again");
+    assert!(resent >= least_resent, "{resent} packets retransmitted");
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub struct RankMessages {
     pub memory_pkts: u64,
     /// Packets received.
     pub received_pkts: u64,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub resent_pkts: u64,
     /// Packets requested again.
     pub reasked_pkts: u64,
@@ -121,7 +121,7 @@ pub enum MessagesLimit {
         /// Share of their time that the ranks were ready to run and had no core, the median.
         queued_share: f64,
     },
-    /// Packets are lost, and wait for being sent again.
+    /// Packets are lost, and wait for retransmission.
     Loss {
         /// Share of packets that were sent or requested again.
         repeated_share: f64,

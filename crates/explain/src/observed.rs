@@ -24,7 +24,7 @@ pub(crate) use run::{Run, opposite, report_of};
 use crate::ceilings::Headers;
 use crate::change::Change;
 use crate::numbers::{positive, ratio, share};
-use crate::symptoms::{Shown, names};
+use crate::symptoms::{JudgedSymptoms, names};
 use crate::thresholds::{Fit, Fitted, signs};
 use crate::wanted::{Wanted, idle_rtt_s};
 use setup::Setup;
@@ -55,7 +55,7 @@ pub(crate) struct Observed<'a> {
     /// Whether both ends run on one kernel (an emulated path), so that core figures are shared.
     pub(crate) one_machine: bool,
     /// Computed when first read.
-    shown: Rc<OnceCell<Shown>>,
+    shown: Rc<OnceCell<JudgedSymptoms>>,
     results: &'a Results,
 }
 
@@ -126,8 +126,8 @@ impl<'a> Observed<'a> {
     }
 
     /// The symptoms of the judged test.
-    pub(crate) fn shown(&self) -> &Shown {
-        self.shown.get_or_init(|| Shown::of(self.results))
+    pub(crate) fn shown(&self) -> &JudgedSymptoms {
+        self.shown.get_or_init(|| JudgedSymptoms::of(self.results))
     }
 
     /// The results document.

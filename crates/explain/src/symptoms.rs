@@ -5,11 +5,11 @@ mod connection;
 mod datagrams;
 mod definition;
 mod hosts;
+mod judged;
 pub(crate) mod names;
 mod page;
 mod path;
 mod round_trips;
-mod shown;
 mod tested;
 
 use results::{End, Results, Work};
@@ -18,8 +18,8 @@ use crate::observed::judged_points;
 use tested::{Seen, Tested};
 
 pub use definition::{Section, SymptomUnit};
+pub(crate) use judged::JudgedSymptoms;
 pub use page::symptoms_page;
-pub(crate) use shown::Shown;
 
 /// Least number of interval samples from which a standard error is computed.
 const SAMPLES_MIN: usize = 3;

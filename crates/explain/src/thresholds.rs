@@ -105,23 +105,23 @@ impl Origin {
 }
 
 /// A value as the documentation shows it.
-trait Shown {
+trait InWords {
     fn words(&self) -> String;
 }
 
-impl Shown for f64 {
+impl InWords for f64 {
     fn words(&self) -> String {
         format!("{self}")
     }
 }
 
-impl Shown for Ramp {
+impl InWords for Ramp {
     fn words(&self) -> String {
         format!("{} to {}", self.from, self.to)
     }
 }
 
-impl Shown for Factors {
+impl InWords for Factors {
     fn words(&self) -> String {
         format!("{} to {}", self.low, self.high)
     }
@@ -151,7 +151,7 @@ macro_rules! thresholds {
 
         pub(super) static ROWS: &[super::Row] = &[$(super::Row {
             name: stringify!($name),
-            words: || super::Shown::words(&$name),
+            words: || super::InWords::words(&$name),
             origin: super::Origin::$origin,
             why: $why,
         }),*];

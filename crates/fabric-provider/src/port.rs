@@ -165,7 +165,7 @@ impl Port {
         peer: Option<PeerId>,
         to: &Address,
         [header, payload]: [&[u8]; 2],
-    ) -> Result<bool, Gone> {
+    ) -> Result<bool, PortLost> {
         if let Some(peer) = peer {
             self.use_for(peer);
         }
@@ -176,7 +176,7 @@ impl Port {
         let bytes = ETHERNET_BYTES + header.len() + payload.len();
         let padding = &[0; FRAME_BYTES_MIN][bytes.min(FRAME_BYTES_MIN)..];
         let to = name::hardware_address(to);
-        let Some(buffer) = sender.buffer(self.filled) else { return Err(Gone) };
+        let Some(buffer) = sender.buffer(self.filled) else { return Err(PortLost) };
         let mut at = 0;
         for part in [&to[..], &self.own[..], &ETHER_TYPE[..], header, payload, padding] {
             if !buffer.write(at, part) {
@@ -214,7 +214,7 @@ impl Port {
     ///
     /// # Errors
     /// The port is of no more use.
-    pub(crate) fn flush(&mut self) -> Result<(), Gone> {
+    pub(crate) fn flush(&mut self) -> Result<(), PortLost> {
         let filled = std::mem::take(&mut self.filled);
         if filled > 0 {
             self.rings.sender.publish(filled)?;
@@ -237,7 +237,7 @@ impl Port {
         now_ns: u64,
         machine: &mut Machine,
         buffers: &mut Buffers,
-    ) -> Result<bool, Gone> {
+    ) -> Result<bool, PortLost> {
         if self.is_full && self.rings.sender.reserve(1)? > 0 {
             self.release(machine);
         }
@@ -258,7 +258,7 @@ impl Port {
         } else if now_ns >= self.next_check_ns {
             self.next_check_ns = now_ns + CHECK_NS;
             if self.connection.has_news() {
-                return Err(Gone);
+                return Err(PortLost);
             }
         }
         Ok(count > 0)
@@ -274,15 +274,15 @@ fn packet_in<'a>(frame: &'a [u8], own: &[u8; 6]) -> Option<&'a [u8]> {
 
 /// The switch has ended, or has broken the rules of its rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gone;
+pub(crate) struct PortLost;
 
-impl From<ring::Violation> for Gone {
+impl From<ring::Violation> for PortLost {
     fn from(_violation: ring::Violation) -> Self {
         Self
     }
 }
 
-impl From<sys::SyscallError> for Gone {
+impl From<sys::SyscallError> for PortLost {
     fn from(_error: sys::SyscallError) -> Self {
         Self
     }

@@ -22,7 +22,7 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(130);
 /// How long a UDP stream's greeting may take, as in iperf3.
 const GREETING_PATIENCE: Duration = Duration::from_secs(30);
 
-/// A greeting unanswered for this long is sent again; iperf3 waits in vain.
+/// A greeting unanswered for this long is retransmitted; iperf3 waits in vain.
 const GREETING_AGAIN: Duration = Duration::from_secs(2);
 
 /// Addresses of a host, of the family that the user allows.

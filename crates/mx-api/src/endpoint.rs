@@ -23,7 +23,7 @@ use crate::requests::{Ended, Kind, Request, Requests};
 pub(crate) const COPY_BYTES_MAX: u32 = 32 * 1024;
 
 /// The handler of unexpected messages is given the bytes of messages up to this length, as Open-MX has it.
-const SHOWN_BYTES_MAX: usize = 4096;
+const HANDLER_BYTES_MAX: usize = 4096;
 
 /// What the program says when it opens an endpoint, and its number.
 #[derive(Debug, Clone, Copy)]
@@ -170,7 +170,7 @@ impl Endpoint {
         }
     }
 
-    /// As [`lock`](Self::lock), after progress: what came is taken in, and shown to the handler.
+    /// As [`lock`](Self::lock), after progress: what came is taken in, and what no receive matched is shown to the handler.
     ///
     /// # Errors
     /// Also inside the handler, which may not wait for what only its own end lets happen.
@@ -184,24 +184,24 @@ impl Endpoint {
         }
         state.engine.progress();
         state.settle();
-        while let Some((handler, shown)) = state.next_shown() {
+        while let Some((handler, unmatched)) = state.next_unmatched_for_handler() {
             drop(state);
-            let data = shown.bytes.as_ref().map_or(std::ptr::null(), |bytes| bytes.as_ptr());
+            let data = unmatched.bytes.as_ref().map_or(std::ptr::null(), |bytes| bytes.as_ptr());
             let context = std::ptr::with_exposed_provenance_mut::<c_void>(handler.context);
             // SAFETY: the program's handler; the data lives until it returns, and it may only read it.
             let action = unsafe {
                 (handler.function)(
                     context,
-                    shown.source,
-                    shown.match_info,
-                    shown.length_bytes,
+                    unmatched.source,
+                    unmatched.match_info,
+                    unmatched.length_bytes,
                     data.cast_mut().cast(),
                 )
             };
             state = self.lock()?;
             state.in_handler = None;
             if action == abi::RECV_FINISHED {
-                state.engine.discard(shown.id);
+                state.engine.discard(unmatched.id);
             }
             state.settle();
         }
@@ -224,7 +224,7 @@ impl Endpoint {
 
 /// A message for the handler.
 #[derive(Debug)]
-struct Shown {
+struct Unmatched {
     id: UnexpectedId,
     source: EndpointAddress,
     match_info: u64,
@@ -234,18 +234,18 @@ struct Shown {
 
 impl State {
     /// The next message that no receive has matched, while there is a handler that does not run.
-    fn next_shown(&mut self) -> Option<(Handler, Shown)> {
+    fn next_unmatched_for_handler(&mut self) -> Option<(Handler, Unmatched)> {
         let handler = self.handler.filter(|_| self.in_handler.is_none())?;
-        let (id, arrived, bytes) = self.engine.next_unmatched(SHOWN_BYTES_MAX)?;
+        let (id, arrived, bytes) = self.engine.next_unmatched(HANDLER_BYTES_MAX)?;
         self.in_handler = Some(std::thread::current().id());
-        let shown = Shown {
+        let unmatched = Unmatched {
             id,
             source: self.address_of(arrived.source),
             match_info: arrived.match_bits,
             length_bytes: length(arrived.length_bytes),
             bytes,
         };
-        Some((handler, shown))
+        Some((handler, unmatched))
     }
 
     /// Records what ended.

@@ -12,9 +12,9 @@ pub(crate) enum Passed {
     New,
     /// It fills a hole at once: it was overtaken.
     Late,
-    /// It fills a hole, a retransmission's time after it was torn: sent again after a loss before here.
+    /// It fills a hole, a retransmission's time after it was torn: retransmitted after a loss before here.
     LostBefore,
-    /// All of it passed here before: lost beyond here, or sent again for nothing.
+    /// All of it passed here before: lost beyond here, or retransmitted needlessly.
     Again,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Holes {
 }
 
 impl Holes {
-    /// Takes a packet. What fills a hole later than `late_max_ns` was sent again.
+    /// Takes a packet. What fills a hole later than `late_max_ns` was retransmitted.
     pub(crate) fn pass(&mut self, start: i64, end: i64, at_ns: u64, late_max_ns: u64) -> Passed {
         let upto = *self.upto.get_or_insert(start);
         if start >= upto {

@@ -25,13 +25,13 @@ pub(crate) struct Span {
     pub(crate) end_ns: u64,
     /// Acknowledged for the first time within it.
     pub(crate) acked_bytes: u64,
-    /// Payload that passed here, what was sent again included.
+    /// Payload that passed here, retransmissions included.
     pub(crate) passed_bytes: u64,
     /// The middle round trip.
     pub(crate) rtt_ns: Option<u64>,
     /// The most in flight, and the window as the sender knew it then.
     pub(crate) in_flight: Option<(u64, u64)>,
-    /// Since the flow began: packets sent again, and time in which the sender had nothing outstanding
+    /// Since the flow began: retransmitted packets, and time in which the sender had nothing outstanding
     /// though the window was open.
     pub(crate) retransmits_count: u64,
     pub(crate) idle_ns: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Counts {
     pub(crate) retransmits_count: u64,
     /// Of which the first copy never passed here.
     pub(crate) lost_before_count: u64,
-    /// Spans of a round trip in which something was sent again.
+    /// Spans of a round trip with a retransmission.
     pub(crate) loss_events_count: u64,
     pub(crate) timeouts_count: u64,
     pub(crate) late_count: u64,

@@ -236,9 +236,9 @@ fn what_the_host_asks_for_too_is_not_undone_by_the_client() {
 }
 
 /// A disk that takes so many records more.
-struct Full<'a>(&'a Disk, usize);
+struct LimitedDisk<'a>(&'a Disk, usize);
 
-impl Log for Full<'_> {
+impl Log for LimitedDisk<'_> {
     fn append(&mut self, record: &Record) -> Result<(), LogError> {
         if self.1 == 0 {
             return Err(LogError("no space left".to_owned()));
@@ -254,7 +254,7 @@ fn with_a_full_disk_everything_is_put_back_all_the_same() {
         let (mut world, disk) = (host(), Disk::new());
         let mut witness = |_: tuning::Step<'_>| {};
         for (full, is_revert) in [(room, false), (0, true), (usize::MAX, true)] {
-            let (mut log, mut journal) = (Full(&disk, full), disk.journal());
+            let (mut log, mut journal) = (LimitedDisk(&disk, full), disk.journal());
             let mut engine = Engine {
                 world: &mut world,
                 log: &mut log,

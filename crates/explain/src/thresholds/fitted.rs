@@ -6,7 +6,7 @@ use std::ops::Index;
 
 use results::{Limit, Results};
 
-use super::{Ramp, Shown};
+use super::{InWords, Ramp};
 use crate::limits::{congestion_window_use, mistaken, udp_over_best, window_law_off};
 use crate::observed::Observed;
 use crate::symptoms::names;

@@ -6,7 +6,7 @@ use results::{
     RunKind, StreamEnd, TcpSample, TcpSummary, TestOutcome, TestSpec, Verdict,
 };
 
-/// One transfer: what arrived, what was sent again, and how many small requests were answered.
+/// One transfer: what arrived, what was retransmitted, and how many small requests were answered.
 fn verdict(received_bytes: u64, retransmits_count: u64, answered: u64) -> Verdict {
     let tcp = TcpSummary {
         mss_bytes: 1448,
@@ -51,7 +51,7 @@ fn full_segments_that_never_arrive_are_a_black_hole_where_small_packets_pass() {
     assert!(told.summary.contains("1448 bytes") && told.summary.contains("50"), "{told:#?}");
     // Nothing answers: the path may be down altogether.
     assert_eq!(verdict(0, 5, 0).limit, Limit::NoneFound);
-    // Nothing was sent again: the application may have sent nothing.
+    // Nothing was retransmitted: the application may have sent nothing.
     assert_eq!(verdict(0, 0, 50).limit, Limit::NoneFound);
     // Some data arrived.
     assert_ne!(verdict(1_000_000, 5, 50).limit, Limit::MtuBlackHole);

@@ -7,7 +7,7 @@ use messaging::Payload;
 use super::{Endpoint, Queues};
 use crate::interfaces;
 use crate::name::socket_address;
-use crate::port::{Gone, Port};
+use crate::port::{Port, PortLost};
 
 /// How long a closed endpoint waits for its last messages to be received.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -84,7 +84,7 @@ impl Endpoint {
     }
 
     /// From now on what went through the port goes by UDP.
-    fn leave_port(&mut self, _gone: Gone) {
+    fn leave_port(&mut self, _gone: PortLost) {
         if let Some(mut port) = self.port.take() {
             port.release(&mut self.machine);
             interfaces::complain("the packet switch has ended; messages go over UDP from now on");

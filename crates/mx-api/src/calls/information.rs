@@ -13,7 +13,7 @@ use crate::registry;
 const COUNTERS: [&str; 8] = [
     "packets sent",
     "packets received",
-    "packets sent again",
+    "packets retransmitted",
     "fragments asked for again",
     "packets received twice",
     "packets with a wrong tag",

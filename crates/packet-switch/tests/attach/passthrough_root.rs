@@ -25,7 +25,7 @@ const GEOMETRY: Geometry = Geometry {
 const OURS: [u8; 2] = [0x88, 0xb5];
 
 /// The queue, the far end of its cable, and the client's memory and ends.
-struct Bed {
+struct PassthroughPair {
     queue: Passthrough,
     far: Port,
     memory: OwnMemory,
@@ -33,7 +33,7 @@ struct Bed {
     rx: Receiver,
 }
 
-impl Bed {
+impl PassthroughPair {
     /// In a network namespace of this thread's own.
     fn new() -> Self {
         let namespace = sys::namespace::unshare_network().unwrap();
@@ -46,9 +46,9 @@ impl Bed {
         let far = ports::xdp::open("far", 0).unwrap().try_into().unwrap();
         let memory = OwnMemory::new();
         let (tx, rx) = memory.ends();
-        let mut bed = Self { queue, far, memory, tx, rx };
-        bed.join(true);
-        bed
+        let mut pair = Self { queue, far, memory, tx, rx };
+        pair.join(true);
+        pair
     }
 
     fn join(&mut self, is_fresh: bool) {
@@ -131,50 +131,50 @@ fn another() -> Vec<u8> {
 }
 
 /// In a thread of its own, whose network namespace goes with it.
-fn in_a_thread(test: fn(Bed)) {
+fn in_a_thread(test: fn(PassthroughPair)) {
     if is_root() {
-        std::thread::spawn(move || test(Bed::new())).join().unwrap();
+        std::thread::spawn(move || test(PassthroughPair::new())).join().unwrap();
     }
 }
 
 #[test]
 fn root_frames_pass_a_queue_whole_in_order_and_wait_for_a_slow_client() {
-    in_a_thread(|mut bed| {
-        bed.both_ways(1);
+    in_a_thread(|mut pair| {
+        pair.both_ways(1);
         // More than the client's ring has room for: the rest waits at the device.
         for number in 0..300 {
-            bed.far_sends(&frame(60, number));
+            pair.far_sends(&frame(60, number));
         }
         for number in 0..300 {
-            assert_eq!(bed.client_has(), frame(60, number));
+            assert_eq!(pair.client_has(), frame(60, number));
         }
         for number in 0..300 {
-            bed.client_sends(&frame(60, number));
+            pair.client_sends(&frame(60, number));
         }
         for number in 0..300 {
-            assert_eq!(bed.far_has(), frame(60, number));
+            assert_eq!(pair.far_has(), frame(60, number));
         }
-        assert_eq!((bed.queue.refused_frames(), bed.queue.lost_frames()), (0, 0));
+        assert_eq!((pair.queue.refused_frames(), pair.queue.lost_frames()), (0, 0));
         // What is no frame goes nowhere, and is counted.
-        bed.client_sends(&[0; 13]);
-        bed.both_ways(2);
-        assert_eq!(bed.queue.refused_frames(), 1);
+        pair.client_sends(&[0; 13]);
+        pair.both_ways(2);
+        assert_eq!(pair.queue.refused_frames(), 1);
         // The rings outlive their owner: the next one goes on where it was.
-        bed.queue.part().unwrap();
-        assert!(!bed.queue.has_client());
-        bed.client_sends(&frame(60, 3));
-        bed.join(false);
-        assert_eq!(bed.far_has(), frame(60, 3));
-        bed.both_ways(4);
+        pair.queue.part().unwrap();
+        assert!(!pair.queue.has_client());
+        pair.client_sends(&frame(60, 3));
+        pair.join(false);
+        assert_eq!(pair.far_has(), frame(60, 3));
+        pair.both_ways(4);
     });
 }
 
 #[test]
 fn root_a_queue_has_one_owner() {
-    in_a_thread(|bed| {
+    in_a_thread(|pair| {
         let refused = Passthrough::open("near", 0).unwrap_err().to_string();
         assert!(refused.contains("near has an XDP program already"), "{refused}");
-        drop(bed);
+        drop(pair);
         // It is free as soon as nobody has its descriptors.
         wait_until("it is free", || Passthrough::open("near", 0).is_ok());
         let none = Passthrough::open("none", 0).unwrap_err().to_string();
@@ -183,53 +183,53 @@ fn root_a_queue_has_one_owner() {
 }
 
 /// What a client may write where it likes, and what is said of it.
-type Nonsense = (&'static str, fn(&mut Bed), &'static str);
+type Nonsense = (&'static str, fn(&mut PassthroughPair), &'static str);
 
-fn slot(bed: &mut Bed, buffer: Option<u32>, length_bytes: u16, flags: u16) {
-    assert!(bed.tx.wait(SOON).unwrap() > 0);
-    let index = bed.tx.end().index(0);
-    let memory = bed.tx.end().memory();
+fn slot(pair: &mut PassthroughPair, buffer: Option<u32>, length_bytes: u16, flags: u16) {
+    assert!(pair.tx.wait(SOON).unwrap() > 0);
+    let index = pair.tx.end().index(0);
+    let memory = pair.tx.end().memory();
     let buffer = buffer.unwrap_or(memory.slot(index).buffer);
     memory.set_slot(index, Slot { buffer, length_bytes, flags: SlotFlags(flags) });
-    bed.tx.publish(1).unwrap();
+    pair.tx.publish(1).unwrap();
 }
 
-fn cursor(bed: &Bed, offset: usize, value: u32) {
-    let word = bed.memory.region.view::<AtomicU32>(offset, 1).unwrap();
+fn cursor(pair: &PassthroughPair, offset: usize, value: u32) {
+    let word = pair.memory.region.view::<AtomicU32>(offset, 1).unwrap();
     word[0].store(value, Ordering::Release);
     // The owner may sleep.
-    bed.memory.bells.iter().for_each(|[ours, _]| ours.ring().unwrap());
+    pair.memory.bells.iter().for_each(|[ours, _]| ours.ring().unwrap());
 }
 
 const NONSENSE: [Nonsense; 7] = [
-    ("a buffer that is none", |bed| slot(bed, Some(9999), 60, 0), "names buffer 9999"),
-    ("a buffer of nobody", |bed| slot(bed, Some(0), 60, 0), "names buffer 0"),
+    ("a buffer that is none", |pair| slot(pair, Some(9999), 60, 0), "names buffer 9999"),
+    ("a buffer of nobody", |pair| slot(pair, Some(0), 60, 0), "names buffer 0"),
     (
         // Of the first slot of the receive ring, which the owner has.
         "another ring's buffer",
-        |bed| slot(bed, Some(ring::FIRST_BUFFER + SHAPE.slots), 60, 0),
+        |pair| slot(pair, Some(ring::FIRST_BUFFER + SHAPE.slots), 60, 0),
         "in two slots",
     ),
-    ("more than a buffer holds", |bed| slot(bed, None, 2049, 0), "holds 2049 bytes"),
-    ("a transmit cursor", |bed| cursor(bed, USER_CSB_OFFSET, 64), "cursor 64"),
+    ("more than a buffer holds", |pair| slot(pair, None, 2049, 0), "holds 2049 bytes"),
+    ("a transmit cursor", |pair| cursor(pair, USER_CSB_OFFSET, 64), "cursor 64"),
     (
         "a receive cursor",
-        |bed| cursor(bed, USER_CSB_OFFSET + CSB_ENTRY_BYTES, u32::MAX),
+        |pair| cursor(pair, USER_CSB_OFFSET + CSB_ENTRY_BYTES, u32::MAX),
         "cursor 4294967295",
     ),
     (
         "a receive buffer that is none",
-        |bed| {
-            bed.far_sends(&another());
-            assert!(bed.rx.wait(SOON).unwrap() > 0);
-            let index = bed.rx.end().index(0);
+        |pair| {
+            pair.far_sends(&another());
+            assert!(pair.rx.wait(SOON).unwrap() > 0);
+            let index = pair.rx.end().index(0);
             let nowhere = Slot { buffer: 1 << 31, length_bytes: 0, flags: SlotFlags(0) };
-            bed.rx.end().memory().set_slot(index, nowhere);
-            bed.rx.release(1).unwrap();
+            pair.rx.end().memory().set_slot(index, nowhere);
+            pair.rx.release(1).unwrap();
             // One slot always stays with the client: the next takes its place.
-            bed.far_sends(&another());
-            assert!(bed.rx.wait(SOON).unwrap() > 0);
-            bed.rx.release(1).unwrap();
+            pair.far_sends(&another());
+            assert!(pair.rx.wait(SOON).unwrap() > 0);
+            pair.rx.release(1).unwrap();
         },
         "names buffer 2147483648",
     ),
@@ -237,27 +237,27 @@ const NONSENSE: [Nonsense; 7] = [
 
 #[test]
 fn root_nonsense_in_a_clients_rings_ends_them_with_a_reason_and_the_queue_serves_new_ones() {
-    in_a_thread(|mut bed| {
+    in_a_thread(|mut pair| {
         for (number, (what, write, wanted)) in (0..).zip(NONSENSE) {
-            bed.both_ways(number);
-            write(&mut bed);
+            pair.both_ways(number);
+            write(&mut pair);
             let mut why = None;
             wait_until(what, || {
-                why = bed.queue.poll_end().unwrap();
+                why = pair.queue.poll_end().unwrap();
                 why.is_some()
             });
             let why = why.unwrap();
             assert!(why.contains(wanted), "{what}: {why}");
-            assert!(!bed.queue.has_client());
-            bed.join(true);
+            assert!(!pair.queue.has_client());
+            pair.join(true);
         }
-        bed.both_ways(98);
+        pair.both_ways(98);
         // A cursor of the owner's own, which it finds when it comes again.
-        bed.queue.part().unwrap();
-        cursor(&bed, OWNER_CSB_OFFSET + 4, 9999);
-        let refused = bed.try_join(false).unwrap_err().to_string();
+        pair.queue.part().unwrap();
+        cursor(&pair, OWNER_CSB_OFFSET + 4, 9999);
+        let refused = pair.try_join(false).unwrap_err().to_string();
         assert!(refused.contains("cursor 9999"), "{refused}");
-        bed.join(true);
-        bed.both_ways(99);
+        pair.join(true);
+        pair.both_ways(99);
     });
 }

@@ -93,16 +93,20 @@ impl Seat {
         let Self { hand, rest, batch, parent, counts, away, .. } = self;
         store.unpack(rest.start, parent);
         let mut done = Ok(());
-        let steps = system.each(parent.bytes(), |state| {
-            if let (Some(far), Some(away)) = (far, away.as_mut())
-                && away.takes(far, level, state)
-            {
-                return;
-            }
+        let mut keep = |state: &[u8]| {
             if done.is_ok() {
                 done = store.prepare(hand, parent, state, batch);
             }
-        });
+        };
+        // Two loops: without other hosts a step asks nobody whose its state is.
+        let steps = match (far, away) {
+            (Some(far), Some(away)) => system.each(parent.bytes(), |state| {
+                if !away.takes(far, level, state) {
+                    keep(state);
+                }
+            }),
+            _ => system.each(parent.bytes(), keep),
+        };
         done?;
         rest.start += 1;
         counts.looked += 1;

@@ -77,9 +77,9 @@ impl Check {
         Self::rate(rate * 0.6, rate * 1.15)
     }
 
-    /// What losses leave: less than the path carries, and segments sent again.
-    fn lossy(law: f64, bed: &Bed) -> Self {
-        let high = bed.ceiling() * MOST_OF_NEXT;
+    /// What losses leave: less than the path carries, and retransmitted segments.
+    fn lossy(law: f64, base: &BasePath) -> Self {
+        let high = base.ceiling() * MOST_OF_NEXT;
         Self { retransmits_min: 10, ..Self::rate(law * 0.3, high) }
     }
 
@@ -149,7 +149,7 @@ fn median_s(point: &Point) -> Option<f64> {
 }
 
 /// The path that a limit is planted on.
-struct Bed {
+struct BasePath {
     /// Round trip of the idle path, seconds.
     rtt_s: f64,
     /// Rate of the link, bit/s.
@@ -161,8 +161,8 @@ struct Bed {
     is_foreign: bool,
 }
 
-/// A limit of one kind on a bed; `None` where the arithmetic leaves no room for it.
-type Kind = fn(&Bed, &mut Random) -> Option<Planted>;
+/// A limit of one kind on a path; `None` where the arithmetic leaves no room for it.
+type Kind = fn(&BasePath, &mut Random) -> Option<Planted>;
 
 /// Every kind, drawn in turn.
 fn kinds() -> impl Iterator<Item = &'static Kind> + Clone {
@@ -183,8 +183,8 @@ pub fn drawn(seed: u64, count: usize, fastest: f64) -> Vec<(usize, Drawn)> {
         let mut random =
             Random::from_seed(seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
         let found = (0..BEDS_MAX).find_map(|_| {
-            let bed = Bed::drawn(&mut random, fastest);
-            kind(&bed, &mut random).map(|planted| planted.on(&bed, seed, number))
+            let base = BasePath::drawn(&mut random, fastest);
+            kind(&base, &mut random).map(|planted| planted.on(&base, seed, number))
         });
         Some((number, found?))
     };
@@ -236,7 +236,7 @@ fn on_arrival(host: &str, rule: &str) -> OnHost {
     OnHost { host: host.to_owned(), run }
 }
 
-impl Bed {
+impl BasePath {
     fn drawn(random: &mut Random, fastest: f64) -> Self {
         Self {
             rtt_s: between(random, 0.2e-3, 200e-3),
@@ -282,7 +282,7 @@ impl Bed {
     }
 }
 
-/// What is planted on a bed.
+/// What is planted on a path.
 struct Planted {
     /// By what means, as families of cases have it.
     by: &'static str,
@@ -322,17 +322,17 @@ impl Planted {
         }
     }
 
-    fn on(self, bed: &Bed, seed: u64, number: usize) -> Drawn {
+    fn on(self, base: &BasePath, seed: u64, number: usize) -> Drawn {
         let backward = |is_backward: bool| -> toml::Table {
-            let keys = if is_backward == bed.is_reverse { &self.link } else { &self.way_back };
+            let keys = if is_backward == base.is_reverse { &self.link } else { &self.way_back };
             keys.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
         };
         let mut link: toml::Table = [
-            ("delay", text(format!("{}us", (bed.rtt_s * 5e5).round()))),
-            ("rate", kbit(bed.rate)),
+            ("delay", text(format!("{}us", (base.rtt_s * 5e5).round()))),
+            ("rate", kbit(base.rate)),
             // Twice the product of rate and round trip, and room for a super-segment.
-            ("queue", text(format!("{}", (2.0 * bed.product()).max(256e3).round()))),
-            ("mtu", toml::Value::Integer(i64::from(bed.mtu))),
+            ("queue", text(format!("{}", (2.0 * base.product()).max(256e3).round()))),
+            ("mtu", toml::Value::Integer(i64::from(base.mtu))),
         ]
         .map(|(key, value)| (key.to_owned(), value))
         .into_iter()
@@ -350,12 +350,12 @@ impl Planted {
             let sysctl = (!sysctl.is_empty()).then_some(sysctl);
             sysctl.into_iter().map(|keys| ("sysctl".to_owned(), toml::Value::Table(keys))).collect()
         };
-        let is_foreign = bed.is_foreign && self.measure.is_empty();
-        let mut options = vec!["--congestion".to_owned(), bed.congestion.to_owned()];
-        options.extend(bed.is_reverse.then(|| "--reverse".to_owned()));
+        let is_foreign = base.is_foreign && self.measure.is_empty();
+        let mut options = vec!["--congestion".to_owned(), base.congestion.to_owned()];
+        options.extend(base.is_reverse.then(|| "--reverse".to_owned()));
         let is_asked = self.options.iter().any(|option| option == "-4");
-        options.extend((bed.mtu < IPV6_MTU_MIN && !is_asked).then(|| "-4".to_owned()));
-        let duration_s = self.duration_s.unwrap_or_else(|| bed.duration_s());
+        options.extend((base.mtu < IPV6_MTU_MIN && !is_asked).then(|| "-4".to_owned()));
+        let duration_s = self.duration_s.unwrap_or_else(|| base.duration_s());
         options.extend(["--duration".to_owned(), format!("{duration_s}s")]);
         options.extend(self.options);
         let accept = self.accept.into_iter().map(Accepted::try_from);
@@ -365,11 +365,11 @@ impl Planted {
             plants: format!(
                 "{}; {:.0} Mbit/s, {:.1} ms, MTU {}, {}{}{}",
                 self.plants,
-                bed.rate / 1e6,
-                bed.rtt_s * 1e3,
-                bed.mtu,
-                bed.congestion,
-                if bed.is_reverse { ", the far end sends" } else { "" },
+                base.rate / 1e6,
+                base.rtt_s * 1e3,
+                base.mtu,
+                base.congestion,
+                if base.is_reverse { ", the far end sends" } else { "" },
                 if is_foreign { ", the far end is an iperf3, which tells nothing" } else { "" },
             ),
             accept: accept.collect::<Result<_, _>>().expect("known limits"),

@@ -4,10 +4,10 @@
 //! Every rate stands beside the same rate per second of processor time that QEMU and the switch used meanwhile. QEMU's
 //! time is the guest's and its devices'; the kernel charges a bridge's work to the QEMU that sends.
 
-mod bed;
 mod contender;
 mod judge;
 mod meter;
+mod pairs;
 mod study;
 
 use results::{Figure, FramesWork, NEAR, PointOutcome, TestOutcome, Work, Worker, figure};
@@ -20,9 +20,9 @@ use crate::exit::VerbError;
 use crate::progress::Progress;
 use crate::runner::{self, Done, Driver};
 use crate::signals;
-use bed::{Bed, Pair};
 use contender::Contender;
 use meter::Window;
+use pairs::{ContenderGuests, Pair};
 use study::Study;
 
 /// Name of the figure: processor time of both QEMUs in a second, cores.
@@ -46,15 +46,15 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let mut progress = Progress::new(1);
     progress.begin("the guests' image");
-    let image = bed::image(|step| progress.show(&format!("the guests' image: {step}")))?;
+    let image = pairs::image(|step| progress.show(&format!("the guests' image: {step}")))?;
     // This host's devices are not in the network namespace.
     let mut document = local::document();
-    bed::enter_own_network(id)?;
+    pairs::enter_own_network(id)?;
     let plan = Plan::new(study.settings(args.duration.as_secs_f64()), args.repeats, SEED);
     progress.begin("guests boot");
-    let bed = Bed::up(&image, study)?;
-    document.findings.extend(bed.findings());
-    let mut driver = Guests { bed, study };
+    let guests = ContenderGuests::up(&image, study)?;
+    document.findings.extend(guests.findings());
+    let mut driver = Guests { guests, study };
     let conducted = conduct(entry, &plan, &mut driver, document, progress, args);
     drop(driver);
     publish(entry, conducted, |results| judge::judged(study, entry.law, results), args, json)
@@ -65,7 +65,7 @@ const SEED: u64 = 0x2016;
 
 /// Runs every test in the guests of its contender.
 struct Guests {
-    bed: Bed,
+    guests: ContenderGuests,
     study: &'static Study,
 }
 
@@ -77,7 +77,7 @@ impl Driver for Guests {
         _progress: &mut Progress,
     ) -> Result<Done, VerbError> {
         let started_unix_ms = runner::now_unix_ms();
-        let pair = Contender::of(&planned.experiment).and_then(|one| self.bed.pair(one));
+        let pair = Contender::of(&planned.experiment).and_then(|one| self.guests.pair(one));
         let pair = pair.ok_or_else(|| VerbError::failed("no guests for this work"))?;
         let ran = match &planned.work {
             Work::Frames(work) => self.generate(pair, planned, work),

@@ -4,7 +4,7 @@
 //! Programs of others judge too, where they are installed: the Intel MPI Benchmarks and the NAS Parallel Benchmarks.
 
 mod answers;
-mod bed;
+mod hosts;
 mod judge;
 mod layout;
 mod paper;
@@ -27,7 +27,7 @@ use crate::progress::Progress;
 use crate::runner::{self, Done, Driver};
 use crate::signals;
 use answers::Program;
-use bed::{Bed, Tools};
+use hosts::{JobHosts, Tools};
 use judge::Measured;
 use layout::Layout;
 use study::{Case, Distance, Load, MESSAGE, Study};
@@ -71,7 +71,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
         .ok_or_else(|| VerbError::failed(format!("{id} is not an experiment with messages")))?;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let tools =
-        Tools { launcher: bed::launcher()?, library: absolute(args.jobs.library.as_deref())? };
+        Tools { launcher: hosts::launcher()?, library: absolute(args.jobs.library.as_deref())? };
     let layout = Layout::of(&topology::machine(), study.ranks_per_host)
         .ok_or_else(|| VerbError::missing(format!("{id}: this program may use no core")))?;
     let judges = Judges::find(study, &args.jobs, layout.ranks_count())?;
@@ -90,9 +90,9 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     document.findings.extend(reason);
     let mut progress = Progress::new(1);
     progress.begin("the lab comes up");
-    let bed = Bed::up(tools, layout.clone())?;
+    let hosts = JobHosts::up(tools, layout.clone())?;
     let counts_misses = study.counts_misses && no_misses.is_none();
-    let mut jobs = Jobs { bed, study, cases, judges, duration: args.duration, counts_misses };
+    let mut jobs = Jobs { hosts, study, cases, judges, duration: args.duration, counts_misses };
     let conducted = conduct(entry, &plan, &mut jobs, document, progress, args);
     let Jobs { cases, .. } = jobs;
     let judge = |results: &results::Results| {
@@ -190,7 +190,7 @@ fn no_misses(study: &Study, layout: &Layout) -> Option<String> {
 
 /// Runs every setting as a job.
 struct Jobs {
-    bed: Bed,
+    hosts: JobHosts,
     study: &'static Study,
     cases: Vec<Case>,
     judges: Judges,
@@ -228,7 +228,7 @@ impl Jobs {
             Load::Nas(_) => APPLICATION_MAX,
             _ => self.duration + BESIDES,
         };
-        let text = self.bed.run(case.receive, &program, limit)?;
+        let text = self.hosts.run(case.receive, &program, limit)?;
         let answer = case.program.understand(&text, &case.load, case.bytes)?;
         let (duration_s, figures) = (answer.duration_s, answer.figures);
         Ok(TestOutcome { duration_s, figures, ..TestOutcome::default() })
@@ -243,16 +243,16 @@ impl Jobs {
                 let mut words = own_rank(load, case.bytes, self.duration)?;
                 if self.counts_misses {
                     let cores: Vec<String> =
-                        self.bed.layout().usable.iter().map(u32::to_string).collect();
+                        self.hosts.layout().usable.iter().map(u32::to_string).collect();
                     words.extend(["--count-misses".to_owned(), cores.join(",")]);
                 }
                 words
             }
             (Program::Imb, load) => {
-                let lengths = self.bed.folder().join("lengths");
+                let lengths = self.hosts.folder().join("lengths");
                 std::fs::write(&lengths, format!("{}\n", case.bytes))?;
                 let name = if *load == Load::PingPong { "PingPong" } else { "Alltoall" };
-                let count = self.bed.layout().ranks_count().to_string();
+                let count = self.hosts.layout().ranks_count().to_string();
                 let imb = self.judges.imb.as_deref().map(text).unwrap_or_default();
                 let options =
                     ["-msglen", &text(&lengths), "-time", &format!("{seconds}"), "-npmin", &count];
@@ -270,7 +270,7 @@ impl Jobs {
 
     /// The ranks, in their order. Both hosts of the lab are this machine.
     fn workers(&self) -> Vec<Worker> {
-        let ranks = self.bed.layout().ranks.iter().flatten();
+        let ranks = self.hosts.layout().ranks.iter().flatten();
         let worker = |core: &u32| Worker {
             host: results::NEAR.to_owned(),
             part: "rank".to_owned(),

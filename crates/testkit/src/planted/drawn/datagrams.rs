@@ -2,31 +2,31 @@
 
 use stats::Random;
 
-use super::{Bed, Check, Kind, Planted, between, kbit, one_of, table, text};
+use super::{BasePath, Check, Kind, Planted, between, kbit, one_of, table, text};
 use crate::planted::cases::OnHost;
 
 pub(super) const KINDS: &[Kind] = &[
     random_loss,
-    |bed, random| Some(shaped(bed, random)),
+    |base, random| Some(shaped(base, random)),
     policed,
     overfull_link,
-    |bed, random| Some(host_queue(bed, random)),
-    |bed, random| Some(slow_reader(bed, random)),
-    |bed, random| Some(offered(bed, random)),
+    |base, random| Some(host_queue(base, random)),
+    |base, random| Some(slow_reader(base, random)),
+    |base, random| Some(offered(base, random)),
     queue,
     idle,
 ];
 
 /// Payload of a datagram that fits the MTU, with IPv4, bytes.
-fn payload(bed: &Bed) -> u32 {
-    (bed.mtu - 48).min(1400)
+fn payload(base: &BasePath) -> u32 {
+    (base.mtu - 48).min(1400)
 }
 
 /// UDP at these rates, the highest first, bit/s.
-fn at(bed: &Bed, rates: &[f64], more: &str) -> Vec<String> {
-    let payload = payload(bed);
+fn at(base: &BasePath, rates: &[f64], more: &str) -> Vec<String> {
+    let payload = payload(base);
     let line = |rate: &f64| {
-        let reverse = if bed.is_reverse { " --reverse" } else { "" };
+        let reverse = if base.is_reverse { " --reverse" } else { "" };
         format!(
             "test far -4 --udp --block {payload} --offered-rate {rate:.0} --duration 1s{reverse}{more}"
         )
@@ -39,14 +39,14 @@ fn check(offered: f64, lost: (f64, f64)) -> Check {
     Check { lost: Some(lost), ..Check::rate(offered * 0.05, offered * 1.05) }
 }
 
-fn random_loss(bed: &Bed, random: &mut Random) -> Option<Planted> {
-    let rate = between(random, 4e6, bed.rate * 0.6);
+fn random_loss(base: &BasePath, random: &mut Random) -> Option<Planted> {
+    let rate = between(random, 4e6, base.rate * 0.6);
     let share = between(random, 0.005, 0.05);
     // At half the rate still a count to speak of.
-    let count = rate * 0.5 / (8.0 * f64::from(bed.mtu.min(1448))) * share;
+    let count = rate * 0.5 / (8.0 * f64::from(base.mtu.min(1448))) * share;
     (count >= 60.0).then(|| Planted {
         link: vec![("loss", text(format!("{:.3}%", share * 100.0)))],
-        measure: at(bed, &[rate, rate * 0.5], ""),
+        measure: at(base, &[rate, rate * 0.5], ""),
         ..Planted::new(
             "a path's loss, of UDP",
             format!(
@@ -60,15 +60,15 @@ fn random_loss(bed: &Bed, random: &mut Random) -> Option<Planted> {
     })
 }
 
-fn shaped(bed: &Bed, random: &mut Random) -> Planted {
-    let rate = between(random, 4e6, bed.rate * 0.4);
+fn shaped(base: &BasePath, random: &mut Random) -> Planted {
+    let rate = between(random, 4e6, base.rate * 0.4);
     let times = one_of(random, &[1.5, 2.0]);
     Planted {
         link: vec![
             ("shaper", table([("rate", kbit(rate)), ("burst", text("64KiB"))])),
             ("queue", text("128KiB")),
         ],
-        measure: at(bed, &[rate * times, rate * 0.6], ""),
+        measure: at(base, &[rate * times, rate * 0.6], ""),
         ..Planted::new(
             "a path's shaper, of UDP",
             format!(
@@ -81,14 +81,14 @@ fn shaped(bed: &Bed, random: &mut Random) -> Planted {
     }
 }
 
-fn policed(bed: &Bed, random: &mut Random) -> Option<Planted> {
-    let rate = between(random, 10e6, bed.rate * 0.4);
+fn policed(base: &BasePath, random: &mut Random) -> Option<Planted> {
+    let rate = between(random, 10e6, base.rate * 0.4);
     let times = one_of(random, &[1.5, 2.0]);
-    let end = bed.receiver();
-    let packets_per_s = rate / (8.0 * f64::from(payload(bed)));
-    (bed.rate >= 30e6).then(|| Planted {
-        prepare: super::policed(bed.sender(), end, packets_per_s),
-        measure: at(bed, &[rate * times, rate * 0.6], ""),
+    let end = base.receiver();
+    let packets_per_s = rate / (8.0 * f64::from(payload(base)));
+    (base.rate >= 30e6).then(|| Planted {
+        prepare: super::policed(base.sender(), end, packets_per_s),
+        measure: at(base, &[rate * times, rate * 0.6], ""),
         accept: vec!["shaper".to_owned(), "policer".to_owned()],
         why: "UDP cannot tell a policer from a shaper: docs/limits.md names both shaper",
         ..Planted::new(
@@ -100,29 +100,29 @@ fn policed(bed: &Bed, random: &mut Random) -> Option<Planted> {
     })
 }
 
-fn overfull_link(bed: &Bed, random: &mut Random) -> Option<Planted> {
+fn overfull_link(base: &BasePath, random: &mut Random) -> Option<Planted> {
     let times = one_of(random, &[1.3, 1.6]);
-    (bed.rate <= 200e6).then(|| Planted {
+    (base.rate <= 200e6).then(|| Planted {
         link: vec![("queue", text("128KiB"))],
-        measure: at(bed, &[bed.rate * times, bed.rate * 0.6], ""),
+        measure: at(base, &[base.rate * times, base.rate * 0.6], ""),
         accept: vec!["shaper".to_owned(), "link-rate".to_owned()],
         why: "a slower link on the path looks like a shaper to UDP: docs/limits.md names both shaper",
         ..Planted::new(
             "a path's link, of UDP",
             format!("UDP at {times} times the link's rate"),
             "shaper".to_owned(),
-            check(bed.rate * times, (0.1, 0.6)),
+            check(base.rate * times, (0.1, 0.6)),
         )
     })
 }
 
-fn host_queue(bed: &Bed, random: &mut Random) -> Planted {
-    let rate = between(random, 4e6, bed.rate * 0.4);
-    let sender = bed.sender();
+fn host_queue(base: &BasePath, random: &mut Random) -> Planted {
+    let rate = between(random, 4e6, base.rate * 0.4);
+    let sender = base.sender();
     let run = format!("tc qdisc add dev eth0 root tbf rate {rate:.0}bit burst 70k limit 40k");
     Planted {
         prepare: vec![OnHost { host: sender.to_owned(), run }],
-        measure: at(bed, &[rate * 2.0, rate * 0.6], ""),
+        measure: at(base, &[rate * 2.0, rate * 0.6], ""),
         accept: vec![format!("qdisc at {sender}"), format!("shaper at {sender}")],
         why: "the queue that drops is a shaper's",
         ..Planted::new(
@@ -137,12 +137,12 @@ fn host_queue(bed: &Bed, random: &mut Random) -> Planted {
     }
 }
 
-fn slow_reader(bed: &Bed, random: &mut Random) -> Planted {
-    let rate = between(random, 8e6, bed.rate * 0.7);
-    let end = bed.receiver();
+fn slow_reader(base: &BasePath, random: &mut Random) -> Planted {
+    let rate = between(random, 8e6, base.rate * 0.7);
+    let end = base.receiver();
     Planted {
         // The usual buffer would hold seconds of it.
-        measure: at(bed, &[rate], &format!(" --window 256K --read-rate {:.0}", rate * 0.3)),
+        measure: at(base, &[rate], &format!(" --window 256K --read-rate {:.0}", rate * 0.3)),
         ..Planted::new(
             "--read-rate, of UDP",
             format!("the {end} application reads 0.3 of {:.0} Mbit/s of UDP", rate / 1e6),
@@ -152,11 +152,11 @@ fn slow_reader(bed: &Bed, random: &mut Random) -> Planted {
     }
 }
 
-fn offered(bed: &Bed, random: &mut Random) -> Planted {
-    let rate = between(random, 2e6, bed.rate * 0.5);
-    let sender = bed.sender();
+fn offered(base: &BasePath, random: &mut Random) -> Planted {
+    let rate = between(random, 2e6, base.rate * 0.5);
+    let sender = base.sender();
     Planted {
-        measure: at(bed, &[rate], ""),
+        measure: at(base, &[rate], ""),
         ..Planted::new(
             "--offered-rate, of UDP",
             format!(
@@ -170,13 +170,13 @@ fn offered(bed: &Bed, random: &mut Random) -> Planted {
 }
 
 /// Requests behind bulk data in the queue of the slowest link.
-fn queue(bed: &Bed, _: &mut Random) -> Option<Planted> {
+fn queue(base: &BasePath, _: &mut Random) -> Option<Planted> {
     const PORT: u16 = 5301;
-    if bed.rtt_s > 20e-3 || bed.rate > 200e6 || bed.is_reverse {
+    if base.rtt_s > 20e-3 || base.rate > 200e6 || base.is_reverse {
         return None;
     }
     // A queue of 30 ms, all of which six flows fill.
-    let bytes = (bed.rate * 30e-3 / 8.0).max(128e3).round();
+    let bytes = (base.rate * 30e-3 / 8.0).max(128e3).round();
     let load = format!(
         "test far --port {PORT} --streams 6 --congestion cubic --duration 4s >/dev/null & sleep 1; exec clearstream "
     );
@@ -192,20 +192,20 @@ fn queue(bed: &Bed, _: &mut Random) -> Option<Planted> {
             "bulk data before requests",
             "six TCP flows fill the queue of the link before requests".to_owned(),
             "queue".to_owned(),
-            Check::median_s(bed.rtt_s + 8e-3, 1.0),
+            Check::median_s(base.rtt_s + 8e-3, 1.0),
         )
     })
 }
 
 /// Requests on an idle path: its delay is what they take.
-fn idle(bed: &Bed, _: &mut Random) -> Option<Planted> {
-    (bed.rtt_s >= 5e-3 && !bed.is_reverse).then(|| Planted {
+fn idle(base: &BasePath, _: &mut Random) -> Option<Planted> {
+    (base.rtt_s >= 5e-3 && !base.is_reverse).then(|| Planted {
         measure: vec!["test far -4 --rr --duration 1s".to_owned()],
         ..Planted::new(
             "nothing, of requests",
             "nothing: requests on an idle path".to_owned(),
             "none-found".to_owned(),
-            Check::median_s(bed.rtt_s * 0.95, bed.rtt_s * 1.2 + 0.5e-3),
+            Check::median_s(base.rtt_s * 0.95, base.rtt_s * 1.2 + 0.5e-3),
         )
     })
 }

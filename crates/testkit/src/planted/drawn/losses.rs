@@ -3,7 +3,8 @@
 use stats::Random;
 
 use super::{
-    BELOW_NEXT, Bed, Check, HEADERS_BYTES, Kind, Planted, between, on_arrival, one_of, table, text,
+    BELOW_NEXT, BasePath, Check, HEADERS_BYTES, Kind, Planted, between, on_arrival, one_of, table,
+    text,
 };
 use crate::planted::cases::OnHost;
 
@@ -11,8 +12,8 @@ pub(super) const KINDS: &[Kind] = &[
     random_loss,
     bursts,
     at_the_host,
-    |bed, random| without_sack(bed, random, false),
-    |bed, random| without_sack(bed, random, true),
+    |base, random| without_sack(base, random, false),
+    |base, random| without_sack(base, random, true),
     reordering,
     marks,
     short_queue,
@@ -23,13 +24,13 @@ pub(super) const KINDS: &[Kind] = &[
 const RATE_MIN: f64 = 3e6;
 
 /// A lost share at which Reno's law lies well below the link, and what that law gives, bit/s.
-fn lost(bed: &Bed, random: &mut Random, least: f64, most: f64) -> Option<(f64, f64)> {
+fn lost(base: &BasePath, random: &mut Random, least: f64, most: f64) -> Option<(f64, f64)> {
     let share = between(random, least, most);
-    let law = 1.22 * bed.mss() * 8.0 / (bed.rtt_s * share.sqrt());
-    let leaves_room = law <= bed.ceiling() * BELOW_NEXT && law >= RATE_MIN;
+    let law = 1.22 * base.mss() * 8.0 / (base.rtt_s * share.sqrt());
+    let leaves_room = law <= base.ceiling() * BELOW_NEXT && law >= RATE_MIN;
     // Enough of them in a test to be a share at all.
-    let count = law / (8.0 * bed.mss()) * bed.duration_s() * share;
-    (leaves_room && count >= 10.0 && bed.heeds_loss()).then_some((share, law))
+    let count = law / (8.0 * base.mss()) * base.duration_s() * share;
+    (leaves_room && count >= 10.0 && base.heeds_loss()).then_some((share, law))
 }
 
 fn percent(share: f64) -> toml::Value {
@@ -37,18 +38,18 @@ fn percent(share: f64) -> toml::Value {
 }
 
 /// Random losses that hold the window well below the link.
-fn random_loss(bed: &Bed, random: &mut Random) -> Option<Planted> {
-    let (share, law) = lost(bed, random, 0.0005, 0.02)?;
+fn random_loss(base: &BasePath, random: &mut Random) -> Option<Planted> {
+    let (share, law) = lost(base, random, 0.0005, 0.02)?;
     let plants = format!("the path loses {:.2}% of its packets", share * 100.0);
     Some(Planted {
         link: vec![("loss", percent(share))],
-        ..Planted::new("a path's loss", plants, "loss".to_owned(), Check::lossy(law, bed))
+        ..Planted::new("a path's loss", plants, "loss".to_owned(), Check::lossy(law, base))
     })
 }
 
 /// Losses of several packets in a row.
-fn bursts(bed: &Bed, random: &mut Random) -> Option<Planted> {
-    let (share, law) = lost(bed, random, 0.0005, 0.005)?;
+fn bursts(base: &BasePath, random: &mut Random) -> Option<Planted> {
+    let (share, law) = lost(base, random, 0.0005, 0.005)?;
     let length = one_of(random, &[3.0, 5.0, 10.0]);
     let plants = format!(
         "{:.2}% of the packets begin a burst of losses, {length} packets long in the mean",
@@ -61,32 +62,32 @@ fn bursts(bed: &Bed, random: &mut Random) -> Option<Planted> {
             "a path's bursts of loss",
             plants,
             "loss".to_owned(),
-            Check::lossy(law * 0.5, bed),
+            Check::lossy(law * 0.5, base),
         )
     })
 }
 
 /// A filter of the receiving host that drops at random, before its counters see anything.
-fn at_the_host(bed: &Bed, random: &mut Random) -> Option<Planted> {
-    let (share, law) = lost(bed, random, 0.002, 0.02)?;
-    let end = bed.receiver();
+fn at_the_host(base: &BasePath, random: &mut Random) -> Option<Planted> {
+    let (share, law) = lost(base, random, 0.002, 0.02)?;
+    let end = base.receiver();
     let of_ten_thousand = (share * 1e4).round();
     let plants = format!("a filter of the {end} host drops {of_ten_thousand} of 10000 packets");
     let rule = format!("numgen random mod 10000 '<' {of_ten_thousand} drop");
     Some(Planted {
         prepare: vec![on_arrival(end, &rule)],
-        ..Planted::new("a host's filter", plants, "loss".to_owned(), Check::lossy(law * 0.5, bed))
+        ..Planted::new("a host's filter", plants, "loss".to_owned(), Check::lossy(law * 0.5, base))
     })
 }
 
 /// Losses that are repaired one a round trip, as nobody reports more.
-fn without_sack(bed: &Bed, random: &mut Random, is_stripped: bool) -> Option<Planted> {
+fn without_sack(base: &BasePath, random: &mut Random, is_stripped: bool) -> Option<Planted> {
     let share = between(random, 0.001, 0.005);
-    let law = bed.mss() * 8.0 / (bed.rtt_s * share);
-    if bed.heeds_loss() || law > bed.ceiling() * BELOW_NEXT || law < RATE_MIN {
+    let law = base.mss() * 8.0 / (base.rtt_s * share);
+    if base.heeds_loss() || law > base.ceiling() * BELOW_NEXT || law < RATE_MIN {
         return None;
     }
-    let check = Check::lossy(law, bed);
+    let check = Check::lossy(law, base);
     let link = vec![("loss", percent(share))];
     let lost = format!("the path loses {:.2}% of its packets", share * 100.0);
     if is_stripped {
@@ -116,12 +117,12 @@ fn without_sack(bed: &Bed, random: &mut Random, is_stripped: bool) -> Option<Pla
 }
 
 /// Frames that others overtake, between kernels that take each for lost.
-fn reordering(bed: &Bed, random: &mut Random) -> Option<Planted> {
-    if !bed.heeds_loss() || bed.rtt_s < 4e-3 || bed.product() < 30.0 * bed.mss().max(16e3) {
+fn reordering(base: &BasePath, random: &mut Random) -> Option<Planted> {
+    if !base.heeds_loss() || base.rtt_s < 4e-3 || base.product() < 30.0 * base.mss().max(16e3) {
         return None;
     }
     let share = between(random, 0.005, 0.03);
-    let by_ms = bed.rtt_s * 0.75e3;
+    let by_ms = base.rtt_s * 0.75e3;
     let plants = format!("the path delays {:.1}% of its frames by {by_ms:.1} ms", share * 100.0);
     let keys = |end: &'static str| {
         [
@@ -130,7 +131,7 @@ fn reordering(bed: &Bed, random: &mut Random) -> Option<Planted> {
             (end, "net.ipv4.tcp_dsack", "0"),
         ]
     };
-    let sender = bed.sender();
+    let sender = base.sender();
     let sysctl = keys("near").into_iter().chain(keys("far"));
     // The sender learns of needless retransmissions by timestamps or DSACK; without both it goes on taking each for
     // a loss.
@@ -142,15 +143,15 @@ fn reordering(bed: &Bed, random: &mut Random) -> Option<Planted> {
             "a path's reordering",
             plants,
             "reordering".to_owned(),
-            Check { retransmits_min: 10, ..Check::rate(1e6, bed.ceiling() * 0.7) },
+            Check { retransmits_min: 10, ..Check::rate(1e6, base.ceiling() * 0.7) },
         )
     })
 }
 
 /// Marks from a queue on that is short against the product of rate and round trip.
-fn marks(bed: &Bed, random: &mut Random) -> Option<Planted> {
+fn marks(base: &BasePath, random: &mut Random) -> Option<Planted> {
     let threshold = one_of(random, &[16_384.0, 32_768.0, 65_536.0]);
-    if !bed.heeds_loss() || bed.rtt_s < 4e-3 || bed.product() < 8.0 * threshold {
+    if !base.heeds_loss() || base.rtt_s < 4e-3 || base.product() < 8.0 * threshold {
         return None;
     }
     let ends = ["near", "far"].map(|end| (end, "net.ipv4.tcp_ecn", "1".to_owned()));
@@ -161,20 +162,20 @@ fn marks(bed: &Bed, random: &mut Random) -> Option<Planted> {
             "a path's ECN marks",
             format!("the path marks packets from {threshold} bytes of queue on"),
             "ecn-marks".to_owned(),
-            Check { marks_min: 10, ..Check::rate(5e5, bed.ceiling() * 0.7) },
+            Check { marks_min: 10, ..Check::rate(5e5, base.ceiling() * 0.7) },
         )
     })
 }
 
 /// A queue of the sending host that is shorter than what its TCP hands down at once.
-fn short_queue(bed: &Bed, random: &mut Random) -> Option<Planted> {
-    if !bed.heeds_loss() || bed.rtt_s < 4e-3 || bed.rtt_s > 60e-3 {
+fn short_queue(base: &BasePath, random: &mut Random) -> Option<Planted> {
+    if !base.heeds_loss() || base.rtt_s < 4e-3 || base.rtt_s > 60e-3 {
         return None;
     }
     // A link that is never full: only then does the window grow until the queue drops, again and again.
     let fast = || vec![("rate", text("10Gbit")), ("queue", text("32MiB"))];
     let packets = 2 + random.below(3);
-    let sender = bed.sender();
+    let sender = base.sender();
     let run = format!(
         "tc qdisc add dev eth0 root handle 1: htb default 1; \
          tc class add dev eth0 parent 1: classid 1:1 htb rate 5gbit burst 15k; \
@@ -196,14 +197,14 @@ fn short_queue(bed: &Bed, random: &mut Random) -> Option<Planted> {
 }
 
 /// Full segments that are dropped, and nobody says that they are too large.
-fn black_hole(bed: &Bed, random: &mut Random) -> Option<Planted> {
-    let most = bed.mss() + HEADERS_BYTES;
+fn black_hole(base: &BasePath, random: &mut Random) -> Option<Planted> {
+    let most = base.mss() + HEADERS_BYTES;
     // The far end's report is long too, and passes in the direction of a reversed test's data.
-    if bed.mtu < 1280 || bed.is_foreign || bed.is_reverse || bed.rtt_s > 60e-3 {
+    if base.mtu < 1280 || base.is_foreign || base.is_reverse || base.rtt_s > 60e-3 {
         return None;
     }
     let passes = between(random, 1000.0, most - 100.0);
-    let end = bed.receiver();
+    let end = base.receiver();
     Some(Planted {
         prepare: vec![on_arrival(end, &format!("meta length '>' {passes:.0} drop"))],
         ..Planted::new(

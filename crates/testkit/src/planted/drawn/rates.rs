@@ -3,45 +3,45 @@
 use stats::Random;
 
 use super::{
-    BELOW_NEXT, Bed, Check, HEADERS_BYTES, Kind, Planted, between, kbit, one_of, policed, table,
-    text,
+    BELOW_NEXT, BasePath, Check, HEADERS_BYTES, Kind, Planted, between, kbit, one_of, policed,
+    table, text,
 };
 use crate::planted::cases::OnHost;
 
 pub(super) const KINDS: &[Kind] = &[
-    |bed, random| Some(shaped_path(bed, random)),
-    |bed, random| Some(shaped_host(bed, random, false)),
-    |bed, random| Some(shaped_host(bed, random, true)),
-    |bed, random| Some(shaped_arrival(bed, random)),
-    |bed, random| policer(bed, random, false),
-    |bed, random| policer(bed, random, true),
-    |bed, random| own_rate(bed, random, "--pacing-rate", "kernel paces", "pacing"),
-    |bed, random| {
-        own_rate(bed, random, "--read-rate", "application reads", "receiving-application")
+    |base, random| Some(shaped_path(base, random)),
+    |base, random| Some(shaped_host(base, random, false)),
+    |base, random| Some(shaped_host(base, random, true)),
+    |base, random| Some(shaped_arrival(base, random)),
+    |base, random| policer(base, random, false),
+    |base, random| policer(base, random, true),
+    |base, random| own_rate(base, random, "--pacing-rate", "kernel paces", "pacing"),
+    |base, random| {
+        own_rate(base, random, "--read-rate", "application reads", "receiving-application")
     },
-    |bed, random| {
-        own_rate(bed, random, "--offered-rate", "application writes", "sending-application")
+    |base, random| {
+        own_rate(base, random, "--offered-rate", "application writes", "sending-application")
     },
-    |bed, random| cross_traffic(bed, random, false),
-    |bed, random| cross_traffic(bed, random, true),
-    |bed, random| return_path(bed, random, false),
-    |bed, random| return_path(bed, random, true),
-    |bed, _| Some(nothing(bed, "nothing", "nothing".to_owned())),
-    |bed, random| unplanted(bed, random, "nothing: a shaper above the link"),
-    |bed, random| unplanted(bed, random, "nothing: buffers above the product"),
-    |bed, random| unplanted(bed, random, "nothing: acknowledgements lost"),
-    |bed, random| unplanted(bed, random, "nothing: applications above the link"),
+    |base, random| cross_traffic(base, random, false),
+    |base, random| cross_traffic(base, random, true),
+    |base, random| return_path(base, random, false),
+    |base, random| return_path(base, random, true),
+    |base, _| Some(nothing(base, "nothing", "nothing".to_owned())),
+    |base, random| unplanted(base, random, "nothing: a shaper above the link"),
+    |base, random| unplanted(base, random, "nothing: buffers above the product"),
+    |base, random| unplanted(base, random, "nothing: acknowledgements lost"),
+    |base, random| unplanted(base, random, "nothing: applications above the link"),
 ];
 
 /// Rates that are planted, bit/s: from the lowest to half of what the link carries.
-fn rate(bed: &Bed, random: &mut Random) -> f64 {
-    between(random, 4e6, bed.ceiling() * BELOW_NEXT)
+fn rate(base: &BasePath, random: &mut Random) -> f64 {
+    between(random, 4e6, base.ceiling() * BELOW_NEXT)
 }
 
 /// A shaper on the path.
-fn shaped_path(bed: &Bed, random: &mut Random) -> Planted {
-    let rate = rate(bed, random);
-    let queue = (rate * bed.rtt_s.max(10e-3) / 8.0).max(128e3).round();
+fn shaped_path(base: &BasePath, random: &mut Random) -> Planted {
+    let rate = rate(base, random);
+    let queue = (rate * base.rtt_s.max(10e-3) / 8.0).max(128e3).round();
     Planted {
         link: vec![
             ("shaper", table([("rate", kbit(rate)), ("burst", text("64KiB"))])),
@@ -57,9 +57,9 @@ fn shaped_path(bed: &Bed, random: &mut Random) -> Planted {
 }
 
 /// A shaper of the sending host.
-fn shaped_host(bed: &Bed, random: &mut Random, is_class: bool) -> Planted {
-    let rate = rate(bed, random);
-    let sender = bed.sender();
+fn shaped_host(base: &BasePath, random: &mut Random, is_class: bool) -> Planted {
+    let rate = rate(base, random);
+    let sender = base.sender();
     let (by, run) = if is_class {
         let class = format!(
             "tc qdisc add dev eth0 root handle 1: htb default 1; \
@@ -77,7 +77,7 @@ fn shaped_host(bed: &Bed, random: &mut Random, is_class: bool) -> Planted {
             by,
             format!("the {sender} host shapes to {:.0} Mbit/s", rate / 1e6),
             // A stock iperf3 does not tell that it is its own host.
-            match bed.is_foreign && bed.is_reverse {
+            match base.is_foreign && base.is_reverse {
                 true => "shaper".to_owned(),
                 false => format!("shaper at {sender}"),
             },
@@ -87,9 +87,9 @@ fn shaped_host(bed: &Bed, random: &mut Random, is_class: bool) -> Planted {
 }
 
 /// A shaper of the receiving host, through which all that arrives is sent.
-fn shaped_arrival(bed: &Bed, random: &mut Random) -> Planted {
-    let rate = rate(bed, random);
-    let end = bed.receiver();
+fn shaped_arrival(base: &BasePath, random: &mut Random) -> Planted {
+    let rate = rate(base, random);
+    let end = base.receiver();
     let run = format!(
         "ip link add ifb0 type ifb; ip link set ifb0 up; tc qdisc add dev eth0 ingress; \
          tc filter add dev eth0 parent ffff: protocol all u32 match u32 0 0 \
@@ -108,25 +108,27 @@ fn shaped_arrival(bed: &Bed, random: &mut Random) -> Planted {
 }
 
 /// Packets above a rate are dropped, not queued.
-fn policer(bed: &Bed, random: &mut Random, is_filter: bool) -> Option<Planted> {
+fn policer(base: &BasePath, random: &mut Random, is_filter: bool) -> Option<Planted> {
     // The path's policer is a shaper with a queue of two super-segments: room for them, and no time.
     const QUEUE_BYTES: f64 = 128.0 * 1024.0;
     const WAITS_S: f64 = 5e-3;
     let least = if is_filter { 4e6 } else { QUEUE_BYTES * 8.0 / WAITS_S };
-    let most = bed.ceiling() * BELOW_NEXT;
-    let mss = if is_filter { bed.mss() } else { bed.mss().max(16e3) };
+    let most = base.ceiling() * BELOW_NEXT;
+    let mss = if is_filter { base.mss() } else { base.mss().max(16e3) };
     // A window at the rate is several times what leaves at once, so that not every burst is cut.
-    if most < least || most * bed.rtt_s / 8.0 < 8.0 * mss || bed.rtt_s < 4.0 * WAITS_S && !is_filter
+    if most < least
+        || most * base.rtt_s / 8.0 < 8.0 * mss
+        || base.rtt_s < 4.0 * WAITS_S && !is_filter
     {
         return None;
     }
-    let rate = between(random, least.max(8.0 * mss * 8.0 / bed.rtt_s), most);
+    let rate = between(random, least.max(8.0 * mss * 8.0 / base.rtt_s), most);
     let check = Check { retransmits_min: 10, ..Check::rate(rate * 0.1, rate * 1.15) };
-    let end = bed.receiver();
+    let end = base.receiver();
     let megabits = rate / 1e6;
     Some(if is_filter {
         Planted {
-            prepare: policed(bed.sender(), end, rate / (8.0 * bed.mss())),
+            prepare: policed(base.sender(), end, rate / (8.0 * base.mss())),
             ..Planted::new(
                 "a host's policing filter",
                 format!("a filter of the {end} host drops what exceeds {megabits:.0} Mbit/s"),
@@ -153,18 +155,18 @@ fn policer(bed: &Bed, random: &mut Random, is_filter: bool) -> Option<Planted> {
 
 /// A rate that the test itself asks for: of pacing, of reading, of writing.
 fn own_rate(
-    bed: &Bed,
+    base: &BasePath,
     random: &mut Random,
     option: &'static str,
     what: &str,
     limit: &str,
 ) -> Option<Planted> {
     // A stock iperf3 does as it is told of these.
-    if bed.is_foreign {
+    if base.is_foreign {
         return None;
     }
-    let rate = rate(bed, random);
-    let end = if limit == "receiving-application" { bed.receiver() } else { bed.sender() };
+    let rate = rate(base, random);
+    let end = if limit == "receiving-application" { base.receiver() } else { base.sender() };
     Some(Planted {
         options: vec![option.to_owned(), format!("{rate:.0}")],
         ..Planted::new(
@@ -177,18 +179,18 @@ fn own_rate(
 }
 
 /// Another program that sends over the same interface.
-fn cross_traffic(bed: &Bed, random: &mut Random, is_tcp: bool) -> Option<Planted> {
+fn cross_traffic(base: &BasePath, random: &mut Random, is_tcp: bool) -> Option<Planted> {
     const PORT: u16 = 5301;
-    if bed.is_foreign || bed.rtt_s > 50e-3 || bed.rate < 30e6 {
+    if base.is_foreign || base.rtt_s > 50e-3 || base.rate < 30e6 {
         return None;
     }
-    let (sender, receiver) = (bed.sender(), bed.receiver());
+    let (sender, receiver) = (base.sender(), base.receiver());
     let share = between(random, 0.6, 0.75);
     let (by, what, traffic, most) = if is_tcp {
         let line = "--streams 6 --congestion cubic".to_owned();
         ("six other TCP flows", "sends six TCP flows".to_owned(), line, 0.6)
     } else {
-        let rate = bed.rate * share;
+        let rate = base.rate * share;
         let line = format!("--udp --offered-rate {rate:.0}");
         let what = format!("sends {:.0} Mbit/s of UDP", rate / 1e6);
         ("other UDP traffic", what, line, 0.7)
@@ -206,23 +208,27 @@ fn cross_traffic(bed: &Bed, random: &mut Random, is_tcp: bool) -> Option<Planted
             by,
             format!("another program of the {sender} host {what} over the same link"),
             "cross-traffic".to_owned(),
-            Check::rate(bed.ceiling() * 0.03, bed.ceiling() * most),
+            Check::rate(base.ceiling() * 0.03, base.ceiling() * most),
         )
     })
 }
 
 /// Acknowledgements that find less room on their way than the data needs.
-fn return_path(bed: &Bed, random: &mut Random, is_host: bool) -> Option<Planted> {
-    if bed.mtu < 1280 || bed.rtt_s < 4e-3 || bed.rtt_s > 40e-3 || bed.rate < 80e6 || bed.is_foreign
+fn return_path(base: &BasePath, random: &mut Random, is_host: bool) -> Option<Planted> {
+    if base.mtu < 1280
+        || base.rtt_s < 4e-3
+        || base.rtt_s > 40e-3
+        || base.rate < 80e6
+        || base.is_foreign
     {
         return None;
     }
     let rate = between(random, 250e3, 800e3);
-    let end = bed.receiver();
+    let end = base.receiver();
     // Two segments for each acknowledgement are usual, sixty the most that receivers join.
     let acknowledgements = rate / (8.0 * (HEADERS_BYTES + 24.0));
-    let least = acknowledgements * bed.mss() * 8.0;
-    let most = bed.ceiling() * 0.6;
+    let least = acknowledgements * base.mss() * 8.0;
+    let most = base.ceiling() * 0.6;
     if least > most {
         return None;
     }
@@ -256,25 +262,25 @@ fn return_path(bed: &Bed, random: &mut Random, is_host: bool) -> Option<Planted>
 }
 
 /// A path on which nothing is planted: its own rate binds.
-fn nothing(bed: &Bed, by: &'static str, plants: String) -> Planted {
-    let check = Check::rate(bed.ceiling() * 0.85, bed.ceiling() * 1.05);
+fn nothing(base: &BasePath, by: &'static str, plants: String) -> Planted {
+    let check = Check::rate(base.ceiling() * 0.85, base.ceiling() * 1.05);
     Planted::new(by, plants, "link-rate".to_owned(), check)
 }
 
 /// What would bind on another path, but not here.
-fn unplanted(bed: &Bed, random: &mut Random, by: &'static str) -> Option<Planted> {
+fn unplanted(base: &BasePath, random: &mut Random, by: &'static str) -> Option<Planted> {
     let times = one_of(random, &[2.0, 3.0, 5.0]);
-    let (sender, receiver) = (bed.sender(), bed.receiver());
+    let (sender, receiver) = (base.sender(), base.receiver());
     Some(match by {
         "nothing: a shaper above the link" => {
             let run = format!(
                 "tc qdisc add dev eth0 root tbf rate {:.0}bit burst 128k latency 20ms",
-                bed.rate * times
+                base.rate * times
             );
             Planted {
                 prepare: vec![OnHost { host: sender.to_owned(), run }],
                 ..nothing(
-                    bed,
+                    base,
                     by,
                     format!("nothing: the {sender} host shapes to {times} times the link's rate"),
                 )
@@ -282,7 +288,7 @@ fn unplanted(bed: &Bed, random: &mut Random, by: &'static str) -> Option<Planted
         }
         "nothing: buffers above the product" => {
             // The queue of the link holds two products, and the buffer twice the window.
-            let bytes = (2.0 * times * 3.0 * bed.product()).max(1e6).round();
+            let bytes = (2.0 * times * 3.0 * base.product()).max(1e6).round();
             let value = format!("4096 131072 {bytes}");
             Planted {
                 sysctl: vec![
@@ -290,7 +296,7 @@ fn unplanted(bed: &Bed, random: &mut Random, by: &'static str) -> Option<Planted
                     (sender, "net.ipv4.tcp_wmem", value),
                 ],
                 ..nothing(
-                    bed,
+                    base,
                     by,
                     format!("nothing: buffers may grow to {bytes} bytes, which is enough"),
                 )
@@ -299,16 +305,16 @@ fn unplanted(bed: &Bed, random: &mut Random, by: &'static str) -> Option<Planted
         "nothing: acknowledgements lost" => Planted {
             way_back: vec![("loss", text(format!("{}%", 2.0 * times)))],
             ..nothing(
-                bed,
+                base,
                 by,
                 format!("nothing that binds: the way back loses {}% of its packets", 2.0 * times),
             )
         },
         _ => {
-            if bed.is_foreign {
+            if base.is_foreign {
                 return None;
             }
-            let rate = format!("{:.0}", bed.rate * times);
+            let rate = format!("{:.0}", base.rate * times);
             Planted {
                 options: vec![
                     "--offered-rate".to_owned(),
@@ -317,7 +323,7 @@ fn unplanted(bed: &Bed, random: &mut Random, by: &'static str) -> Option<Planted
                     rate,
                 ],
                 ..nothing(
-                    bed,
+                    base,
                     by,
                     format!(
                         "nothing: the applications write and read at {times} times the link's rate"

@@ -2,17 +2,17 @@
 
 use stats::Random;
 
-use super::{BELOW_NEXT, Bed, Check, Kind, MOST_OF_NEXT, Planted, between, on_arrival};
+use super::{BELOW_NEXT, BasePath, Check, Kind, MOST_OF_NEXT, Planted, between, on_arrival};
 use crate::planted::cases::OnHost;
 
 pub(super) const KINDS: &[Kind] = &[
-    |bed, random| grown(bed, random, true),
-    |bed, random| grown(bed, random, false),
-    |bed, random| asked(bed, random, true),
-    |bed, random| asked(bed, random, false),
+    |base, random| grown(base, random, true),
+    |base, random| grown(base, random, false),
+    |base, random| asked(base, random, true),
+    |base, random| asked(base, random, false),
     of_route,
-    |bed, random| unscaled(bed, random, false),
-    |bed, random| unscaled(bed, random, true),
+    |base, random| unscaled(base, random, false),
+    |base, random| unscaled(base, random, true),
     locked,
     ramp,
 ];
@@ -21,64 +21,64 @@ pub(super) const KINDS: &[Kind] = &[
 const RTT_MIN_S: f64 = 4e-3;
 
 /// A window that leaves the link half empty, bytes; `None` where even the least is more.
-fn window(bed: &Bed, random: &mut Random) -> Option<f64> {
-    let most = bed.product() * BELOW_NEXT;
+fn window(base: &BasePath, random: &mut Random) -> Option<f64> {
+    let most = base.product() * BELOW_NEXT;
     // A window below a super-segment or a few segments brings effects of its own.
-    let least = 6.0 * bed.mss().max(16e3);
-    (bed.rtt_s >= RTT_MIN_S && most >= least).then(|| between(random, least, most))
+    let least = 6.0 * base.mss().max(16e3);
+    (base.rtt_s >= RTT_MIN_S && most >= least).then(|| between(random, least, most))
 }
 
 /// Throughput of a window, as its buffer may hold more or less payload.
-fn carries(window: f64, bed: &Bed) -> Check {
-    let rate = window * 8.0 / bed.rtt_s;
-    Check::rate(rate * 0.35, (rate * 1.7).min(bed.ceiling() * MOST_OF_NEXT))
+fn carries(window: f64, base: &BasePath) -> Check {
+    let rate = window * 8.0 / base.rtt_s;
+    Check::rate(rate * 0.35, (rate * 1.7).min(base.ceiling() * MOST_OF_NEXT))
 }
 
 /// A buffer that a kernel lets grow so far only.
-fn grown(bed: &Bed, random: &mut Random, is_receive: bool) -> Option<Planted> {
-    let window = window(bed, random)?;
+fn grown(base: &BasePath, random: &mut Random, is_receive: bool) -> Option<Planted> {
+    let window = window(base, random)?;
     // How much of a buffer is payload depends on the segments.
     let (key, end, what, share, limit) = if is_receive {
-        ("net.ipv4.tcp_rmem", bed.receiver(), "receive", 2.0, "receive-window")
+        ("net.ipv4.tcp_rmem", base.receiver(), "receive", 2.0, "receive-window")
     } else {
-        ("net.ipv4.tcp_wmem", bed.sender(), "send", 1.6, "send-buffer")
+        ("net.ipv4.tcp_wmem", base.sender(), "send", 1.6, "send-buffer")
     };
     let bytes = (window * share).round();
     let plants = format!("the {end} kernel lets a {what} buffer grow to {bytes} bytes only");
     let by = if is_receive { "tcp_rmem" } else { "tcp_wmem" };
     Some(Planted {
         sysctl: vec![(end, key, format!("4096 {} {bytes}", bytes.min(131_072.0)))],
-        ..Planted::new(by, plants, format!("{limit} at {end}"), carries(window, bed))
+        ..Planted::new(by, plants, format!("{limit} at {end}"), carries(window, base))
     })
 }
 
 /// A buffer that the test itself asks for, at one side.
-fn asked(bed: &Bed, random: &mut Random, is_receive: bool) -> Option<Planted> {
+fn asked(base: &BasePath, random: &mut Random, is_receive: bool) -> Option<Planted> {
     // A stock iperf3 sets both sides.
-    if bed.is_foreign {
+    if base.is_foreign {
         return None;
     }
     // The default of net.core.rmem_max and wmem_max.
-    let window = window(bed, random)?.min(200e3);
+    let window = window(base, random)?.min(200e3);
     let (side, end, limit) = if is_receive {
-        ("receiver", bed.receiver(), "receive-window")
+        ("receiver", base.receiver(), "receive-window")
     } else {
-        ("sender", bed.sender(), "send-buffer")
+        ("sender", base.sender(), "send-buffer")
     };
     let plants = format!("the test asks for a {side}'s buffer of {window} bytes");
     let by = if is_receive { "--window, the receiver's" } else { "--window, the sender's" };
     let options = ["--window".to_owned(), format!("{window}"), "--window-side".to_owned()];
     Some(Planted {
         options: options.into_iter().chain([side.to_owned()]).collect(),
-        ..Planted::new(by, plants, format!("{limit} at {end}"), carries(window, bed))
+        ..Planted::new(by, plants, format!("{limit} at {end}"), carries(window, base))
     })
 }
 
 /// A window that the receiver's route allows. Kernels that tune the receive buffer exceed a large one.
-fn of_route(bed: &Bed, random: &mut Random) -> Option<Planted> {
-    let window = window(bed, random)?.round();
-    let rate = window * 8.0 / bed.rtt_s;
-    let end = bed.receiver();
+fn of_route(base: &BasePath, random: &mut Random) -> Option<Planted> {
+    let window = window(base, random)?.round();
+    let rate = window * 8.0 / base.rtt_s;
+    let end = base.receiver();
     let run = format!("ip route change 10.77.0.0/24 dev eth0 window {window}");
     let plants = format!("the {end} host's route allows a window of {window} bytes only");
     Some(Planted {
@@ -88,18 +88,18 @@ fn of_route(bed: &Bed, random: &mut Random) -> Option<Planted> {
             "a route's window",
             plants,
             format!("receive-window at {end}"),
-            Check::rate(rate * 0.35, (rate * 1.2).min(bed.ceiling() * MOST_OF_NEXT)),
+            Check::rate(rate * 0.35, (rate * 1.2).min(base.ceiling() * MOST_OF_NEXT)),
         )
     })
 }
 
 /// Windows of at most 65,535 bytes, because the ends do not agree on a scale.
-fn unscaled(bed: &Bed, _: &mut Random, is_stripped: bool) -> Option<Planted> {
+fn unscaled(base: &BasePath, _: &mut Random, is_stripped: bool) -> Option<Planted> {
     const WINDOW: f64 = 65_535.0;
-    if bed.rtt_s < RTT_MIN_S || bed.product() * BELOW_NEXT < WINDOW {
+    if base.rtt_s < RTT_MIN_S || base.product() * BELOW_NEXT < WINDOW {
         return None;
     }
-    let end = bed.receiver();
+    let end = base.receiver();
     let accept = format!("receive-window at {end}");
     if is_stripped {
         // The SYN arrives without the option, so neither end scales.
@@ -110,7 +110,7 @@ fn unscaled(bed: &Bed, _: &mut Random, is_stripped: bool) -> Option<Planted> {
                 "window scaling removed on the way",
                 "the way to the far end removes the option of window scaling".to_owned(),
                 accept,
-                carries(WINDOW, bed),
+                carries(WINDOW, base),
             )
         });
     }
@@ -120,19 +120,19 @@ fn unscaled(bed: &Bed, _: &mut Random, is_stripped: bool) -> Option<Planted> {
             "tcp_window_scaling",
             format!("the {end} kernel scales no windows"),
             accept,
-            carries(WINDOW, bed),
+            carries(WINDOW, base),
         )
     })
 }
 
 /// A congestion window that the route locks.
-fn locked(bed: &Bed, random: &mut Random) -> Option<Planted> {
+fn locked(base: &BasePath, random: &mut Random) -> Option<Planted> {
     let segments = between(random, 10.0, 80.0);
-    let rate = segments * bed.mss() * 8.0 / bed.rtt_s;
-    if rate > bed.ceiling() * BELOW_NEXT || !bed.heeds_loss() || bed.rtt_s < RTT_MIN_S {
+    let rate = segments * base.mss() * 8.0 / base.rtt_s;
+    if rate > base.ceiling() * BELOW_NEXT || !base.heeds_loss() || base.rtt_s < RTT_MIN_S {
         return None;
     }
-    let sender = bed.sender();
+    let sender = base.sender();
     let run = format!("ip route change 10.77.0.0/24 dev eth0 cwnd lock {segments:.0}");
     let plants =
         format!("the {sender} host's route locks the congestion window to {segments:.0} segments");
@@ -149,21 +149,21 @@ fn locked(bed: &Bed, random: &mut Random) -> Option<Planted> {
 }
 
 /// A test that ends while the window still grows.
-fn ramp(bed: &Bed, _: &mut Random) -> Option<Planted> {
+fn ramp(base: &BasePath, _: &mut Random) -> Option<Planted> {
     const DURATION_S: f64 = 2.0;
     // Doublings of slow start, from ten segments to the product.
-    let start_s = (bed.product() / (10.0 * bed.mss())).max(1.0).log2() * bed.rtt_s;
-    if start_s < 0.7 * DURATION_S || !bed.heeds_loss() {
+    let start_s = (base.product() / (10.0 * base.mss())).max(1.0).log2() * base.rtt_s;
+    if start_s < 0.7 * DURATION_S || !base.heeds_loss() {
         return None;
     }
-    let sender = bed.sender();
+    let sender = base.sender();
     Some(Planted {
         duration_s: Some(DURATION_S),
         ..Planted::new(
             "a short test",
             format!("a test of {DURATION_S} s ends while the window still grows"),
             format!("congestion-control at {sender}"),
-            Check::rate(1e5, bed.ceiling() * 0.7),
+            Check::rate(1e5, base.ceiling() * 0.7),
         )
     })
 }

@@ -10,7 +10,7 @@ use results::{
 use serde_json::Value;
 use sweep::{Plan, PlannedPoint, Setting};
 
-use super::bed::{self, Bed, Tools};
+use super::hosts::{self, JobHosts, Tools};
 use super::layout::Layout;
 use super::study::Receive;
 use super::{SEED, absolute};
@@ -79,7 +79,7 @@ pub(in crate::verbs::reproduce) fn run(
     }
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let library = absolute(args.jobs.library.as_deref())?;
-    let tools = Tools { launcher: bed::launcher()?, library };
+    let tools = Tools { launcher: hosts::launcher()?, library };
     let layout = Layout::of(&topology::machine(), 1)
         .ok_or_else(|| VerbError::missing(format!("{}: this program may use no core", entry.id)))?;
     let is_try = args.duration < MEASURED_FROM;
@@ -88,10 +88,10 @@ pub(in crate::verbs::reproduce) fn run(
     let plan = Plan::new(settings, args.repeats, SEED);
     let mut progress = Progress::new(1);
     progress.begin("the lab comes up");
-    let bed = Bed::up(tools, layout.clone())?;
-    let model = bed.folder().join("model.dve");
+    let hosts = JobHosts::up(tools, layout.clone())?;
+    let model = hosts.folder().join("model.dve");
     std::fs::write(&model, divine::model(philosophers))?;
-    let mut searches = Searches { bed, model };
+    let mut searches = Searches { hosts, model };
     let conducted = conduct(entry, &plan, &mut searches, local::document(), progress, args);
     let judge = |results: &Results| {
         let (rows, law) = judge(entry.law, &layout, results);
@@ -103,7 +103,7 @@ pub(in crate::verbs::reproduce) fn run(
 
 /// Runs every setting as a search.
 struct Searches {
-    bed: Bed,
+    hosts: JobHosts,
     model: PathBuf,
 }
 
@@ -122,7 +122,7 @@ impl Driver for Searches {
             Ok(outcome) => Done::measured(planned, started_unix_ms, outcome),
         };
         let hosts = if way == Way::OneHost { 1 } else { 2 };
-        let cores = self.bed.layout().ranks.iter().take(hosts);
+        let cores = self.hosts.layout().ranks.iter().take(hosts);
         let worker = |cores: &Vec<u32>| Worker {
             host: results::NEAR.to_owned(),
             part: "search".to_owned(),
@@ -139,9 +139,9 @@ impl Searches {
         let model = self.model.display().to_string();
         let words = [program.as_str(), "check", "--json", "--full", &model].map(str::to_owned);
         let text = match way {
-            Way::OneHost => self.bed.run_alone(&words, SEARCH_MAX)?,
-            Way::Messages => self.bed.run(Receive::Queues, &words, SEARCH_MAX)?,
-            Way::Tcp => self.bed.run(Receive::Tcp, &words, SEARCH_MAX)?,
+            Way::OneHost => self.hosts.run_alone(&words, SEARCH_MAX)?,
+            Way::Messages => self.hosts.run(Receive::Queues, &words, SEARCH_MAX)?,
+            Way::Tcp => self.hosts.run(Receive::Tcp, &words, SEARCH_MAX)?,
         };
         let (states_count, duration_s) =
             told(&text).ok_or_else(|| VerbError::failed("the search tells no result"))?;

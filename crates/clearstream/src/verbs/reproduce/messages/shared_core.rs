@@ -7,7 +7,7 @@ use results::{MessagesWork, TestOutcome, Work};
 
 use super::BESIDES;
 use super::answers::Program;
-use super::bed::{self, Bed, Tools};
+use super::hosts::{self, JobHosts, Tools};
 use super::layout::Layout;
 use super::study::{Distance, Load, Receive};
 use crate::exit::VerbError;
@@ -17,7 +17,7 @@ pub(in crate::verbs::reproduce) const SIZES: [u64; 2] = [0, 4 << 20];
 
 /// Two hosts whose only ranks share a core.
 #[derive(Debug)]
-pub(in crate::verbs::reproduce) struct SharedCore(Bed);
+pub(in crate::verbs::reproduce) struct SharedCore(JobHosts);
 
 impl SharedCore {
     /// Brings the hosts up; `None` where Open MPI is not installed.
@@ -29,9 +29,9 @@ impl SharedCore {
         process: u32,
         other: u32,
     ) -> Result<Option<Self>, VerbError> {
-        let Ok(launcher) = bed::launcher() else { return Ok(None) };
+        let Ok(launcher) = hosts::launcher() else { return Ok(None) };
         let tools = Tools { launcher, library: super::absolute(library)? };
-        Bed::up(tools, Layout::on_one_core(process, other)).map(|bed| Some(Self(bed)))
+        JobHosts::up(tools, Layout::on_one_core(process, other)).map(|hosts| Some(Self(hosts)))
     }
 
     /// Median time of a message, with packets processed on the ranks' core or on the other; and its figure's name.

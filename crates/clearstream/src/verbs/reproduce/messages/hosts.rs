@@ -40,7 +40,7 @@ pub(super) struct Tools {
 
 /// The lab with its hosts.
 #[derive(Debug)]
-pub(super) struct Bed {
+pub(super) struct JobHosts {
     tools: Tools,
     layout: Layout,
     // Dropped before the lab.
@@ -49,7 +49,7 @@ pub(super) struct Bed {
     scratch: Scratch,
 }
 
-impl Bed {
+impl JobHosts {
     /// Brings the lab up, with a process on the far host by whose number the launcher's processes enter it.
     pub(super) fn up(tools: Tools, layout: Layout) -> Result<Self, VerbError> {
         let lab = ScopedLab::inline(&lab_text(layout.ranks_per_host()), std::env::current_exe()?)?;
@@ -71,14 +71,14 @@ impl Bed {
                 "a host of the lab cannot have namespaces of its own (unshare, mount)",
             )
         })?;
-        let bed = Self { tools, layout, _holder: holder, lab, scratch };
+        let hosts = Self { tools, layout, _holder: holder, lab, scratch };
         // The launcher calls it with a host and a command line.
         let agent = format!(
             "#!/bin/sh\nshift\nexec nsenter -t {pid} -n -u -m -i sh -c \"export TMPDIR={} && $*\"\n",
-            quoted(&bed.scratch.path().join("far").display().to_string()),
+            quoted(&hosts.scratch.path().join("far").display().to_string()),
         );
-        bed.write_script("agent", &agent)?;
-        Ok(bed)
+        hosts.write_script("agent", &agent)?;
+        Ok(hosts)
     }
 
     pub(super) fn layout(&self) -> &Layout {

@@ -72,7 +72,7 @@ pub(super) struct Pair {
 }
 
 /// Everything that is up.
-pub(super) struct Bed {
+pub(super) struct ContenderGuests {
     pairs: Vec<Pair>,
     choice: Choice,
     ready_s: f64,
@@ -80,31 +80,31 @@ pub(super) struct Bed {
     _scratch: Scratch,
 }
 
-impl Bed {
+impl ContenderGuests {
     /// Boots all guests at once.
     pub(super) fn up(image: &Image, study: &Study) -> Result<Self, VerbError> {
         let scratch = Scratch::new("guests").map_err(|error| VerbError::from_error(&error))?;
         let (version, choice) = (qemu_version(QEMU.as_ref())?, choose(QEMU.as_ref()));
-        let mut bed = Self { pairs: Vec::new(), choice, ready_s: 0.0, _scratch: scratch };
+        let mut guests = Self { pairs: Vec::new(), choice, ready_s: 0.0, _scratch: scratch };
         let began = Instant::now();
         for contender in Contender::ALL {
-            bed.pairs.push(Pair::new(contender, study.is_of_rings(), &bed._scratch)?);
+            guests.pairs.push(Pair::new(contender, study.is_of_rings(), &guests._scratch)?);
         }
-        let place = Place::at(bed._scratch.path())?;
+        let place = Place::at(guests._scratch.path())?;
         let program = Program::new(std::env::current_exe()?, ["vm", "internal"]);
-        for pair in &mut bed.pairs {
+        for pair in &mut guests.pairs {
             for number in 1..=study.guests_count {
-                let config = pair.config(number, image, (bed.choice.accelerator, version))?;
+                let config = pair.config(number, image, (guests.choice.accelerator, version))?;
                 let owner = i32::try_from(std::process::id()).ok();
                 let start = Start { config: &config, program: &program, owner };
                 pair.machines.push(Machine::start_in(&place, start)?);
             }
         }
         drop(place);
-        bed.pairs.iter().try_for_each(Pair::settle)?;
-        bed.ready_s = began.elapsed().as_secs_f64();
-        bed.pairs.iter_mut().try_for_each(Pair::begin)?;
-        Ok(bed)
+        guests.pairs.iter().try_for_each(Pair::settle)?;
+        guests.ready_s = began.elapsed().as_secs_f64();
+        guests.pairs.iter_mut().try_for_each(Pair::begin)?;
+        Ok(guests)
     }
 
     pub(super) fn pair(&self, contender: Contender) -> Option<&Pair> {
@@ -129,7 +129,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for ContenderGuests {
     fn drop(&mut self) {
         for machine in self.pairs.iter_mut().flat_map(|pair| pair.machines.drain(..)) {
             // Its keeper ends with this process in any case.

@@ -8,9 +8,9 @@ use crate::thresholds::Ramp;
 /// What the judged test shows of the connection, the path and the hosts: of each symptom, by the name that
 /// `explain --symptoms` prints, the median over the repeats. A symptom that was not measured is `None`.
 #[derive(Debug, Clone)]
-pub(crate) struct Shown(Vec<SymptomGroup>);
+pub(crate) struct JudgedSymptoms(Vec<SymptomGroup>);
 
-impl Shown {
+impl JudgedSymptoms {
     pub(crate) fn of(results: &Results) -> Self {
         Self(super::of_judged_test(results))
     }
