@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -29,13 +29,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
 
 /// A program on a host of the lab; it ends with the value.
-struct Running {
+pub(crate) struct Running {
     child: Child,
-    program: Pid,
+    pub(crate) program: Pid,
 }
 
 impl Running {
-    fn start(lab: &Lab, host: &str, line: &str) -> Self {
+    pub(crate) fn start(lab: &Lab, host: &str, line: &str) -> Self {
         let mut command = Command::new(PROGRAM);
         command.args(["lab", "exec", &lab.name, host, "--"]).args(line.split(' '));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -75,7 +75,7 @@ struct Captures {
 impl Captures {
     fn start(lab: &Lab) -> Self {
         let ways = Arc::new(Mutex::new(Ways::new()));
-        let line = "tcpdump -Z root -n -l -q --immediate-mode -i eth1 tcp and port 7000";
+        let line = "tcpdump -Z root -n -l -q --immediate-mode -i eth1 port 7000";
         let mut programs = Vec::new();
         for gateway in GATEWAYS {
             let mut running = Running::start(lab, gateway, line);
@@ -297,4 +297,127 @@ fn answers_to_a_foreign_client_return_by_the_gateway_that_asked_and_move_when_it
     assert_eq!(checked.status.code(), Some(3), "{told}");
     rig.apply(&with_a_foreign_client);
     assert_eq!((table(&server), lab.routing("s1")), (None, bare));
+}
+
+/// Sockets of one client that are not connected, and that ask one server.
+struct Askers(Vec<UdpSocket>);
+
+impl Askers {
+    fn open(client: &File) -> Self {
+        let bind = || {
+            let socket = UdpSocket::bind("10.100.0.4:0").expect("an address of the host");
+            socket.set_read_timeout(Some(PATIENCE)).expect("UDP");
+            socket
+        };
+        Self(in_network(client, || (0..FLOWS_COUNT).map(|_socket| bind()).collect()))
+    }
+
+    fn ask(&self) {
+        for socket in &self.0 {
+            for _turn in 0..4 {
+                socket.send_to(b"question", SocketAddr::from(SERVER)).expect("sent");
+                let (_, from) = socket.recv_from(&mut [0; 8]).expect("an answer");
+                assert_eq!(from, SocketAddr::from(SERVER));
+            }
+        }
+    }
+
+    /// As [`answered_by`].
+    fn answered_by(&self, ways: &Ways) -> Vec<[BTreeSet<&'static str>; 2]> {
+        let port = |socket: &UdpSocket| socket.local_addr().expect("bound").port();
+        self.0.iter().map(|socket| ways.get(&port(socket)).expect("captured").clone()).collect()
+    }
+}
+
+/// One socket that answers everybody, in a thread, until the test ends.
+fn serve_udp(server: &File) {
+    let socket = in_network(server, || UdpSocket::bind(("0.0.0.0", SERVER.1))).expect("a port");
+    thread::spawn(move || {
+        let mut question = [0; 8];
+        while let Ok((length, client)) = socket.recv_from(&mut question) {
+            socket.send_to(&question[..length], client).ok();
+        }
+    });
+}
+
+fn udp_symmetric_count(taken: &[[BTreeSet<&'static str>; 2]]) -> usize {
+    let is_symmetric =
+        |[asked, answered]: &&[BTreeSet<&str>; 2]| asked == answered && asked.len() == 1;
+    taken.iter().filter(is_symmetric).count()
+}
+
+#[test]
+fn answers_of_a_udp_server_return_by_the_gateway_that_asked_last_root() {
+    if !is_root() {
+        return;
+    }
+    let rig = Rig::up_with("followudp", Files::Without, |text| {
+        format!("{}follow = \"storage\"\n", with_a_foreign_client(text))
+    });
+    let lab = &rig.lab;
+    lab.exec("c4", "sysctl -qw net.ipv4.fib_multipath_hash_policy=1");
+    spread(lab, &GATEWAYS);
+    let stays = ["c4", "s1"].map(|host| Running::start(lab, host, "sleep 600"));
+    let [client, server] = stays.each_ref().map(|one| namespace_of(one.program, "net"));
+    let captures = Captures::start(lab);
+    serve_udp(&server);
+    serve(&server);
+
+    // The marks of `follow` are kept by TCP sockets only.
+    let askers = Askers::open(&client);
+    askers.ask();
+    let taken = askers.answered_by(&captures.take());
+    let by_chance = udp_symmetric_count(&taken);
+    assert!(by_chance < FLOWS_COUNT, "different seeds agree by chance only: {taken:?}");
+
+    let with_udp = |text: &str| {
+        format!("{}follow = \"storage\"\nfollow_udp = true\n", with_a_foreign_client(text))
+    };
+    rig.apply(&with_udp);
+    let (asked, tcp) = (Askers::open(&client), Flows::open(&client));
+    for askers in [&askers, &asked] {
+        captures.take();
+        askers.ask();
+        let taken = askers.answered_by(&captures.take());
+        assert_eq!(udp_symmetric_count(&taken), FLOWS_COUNT, "{taken:?}");
+    }
+    // TCP follows as before.
+    let mut tcp = tcp;
+    tcp.talk();
+    let ways = answered_by(&captures.take(), &tcp);
+    assert_eq!(symmetric_count(&ways), FLOWS_COUNT, "{ways:?}");
+
+    // The same sockets ask by one gateway after the other: each answer goes by the one of its question.
+    for gateway in GATEWAYS {
+        spread(lab, &[gateway]);
+        captures.take();
+        asked.ask();
+        for [question, answer] in asked.answered_by(&captures.take()) {
+            assert_eq!((question, answer), (BTreeSet::from([gateway]), BTreeSet::from([gateway])));
+        }
+    }
+    println!(
+        "UDP: {by_chance} of {FLOWS_COUNT} without follow_udp, {FLOWS_COUNT} of {FLOWS_COUNT} with it"
+    );
+
+    // A gateway that has failed and is back.
+    let watcher = Watcher::start(&rig, "s1", &["--far", "c1"]);
+    let _reflector = Watcher::start(&rig, "c1", &["--far", "s1"]);
+    spread(lab, &["g1"]);
+    rig.set(Failure::NearPort, true);
+    watcher.leads_over(&["g2", "g3"]);
+    rig.set(Failure::NearPort, false);
+    watcher.leads_over(&GATEWAYS);
+    captures.take();
+    asked.ask();
+    assert_eq!(udp_symmetric_count(&asked.answered_by(&captures.take())), FLOWS_COUNT);
+    drop(watcher);
+
+    let bare = table(&server).expect("marks");
+    assert_eq!((bare.chains.len(), bare.maps.len()), (2, 1));
+    rig.apply(&|text| format!("{}follow = \"storage\"\n", with_a_foreign_client(text)));
+    let left = table(&server).expect("marks");
+    assert_eq!((left.chains.len(), left.maps.len()), (1, 0));
+    rig.apply(&with_a_foreign_client);
+    assert_eq!(table(&server), None);
 }
