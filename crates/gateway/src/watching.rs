@@ -47,9 +47,9 @@ pub enum OptionsError {
         /// The host that watches.
         host: String,
     },
-    /// BFD over several hops, and nobody to speak it with.
+    /// BFD over several hops is asked for, and there is nobody to speak it with.
     #[error(
-        "BFD over several hops: no [[gateway]] of the plan has `bfd_peers` for '{network}', the network of {host}"
+        "--bfd=multihop: no [[gateway]] of the plan has `bfd_peers` for '{network}', the network of {host}"
     )]
     NoBfdPeers {
         /// The host that watches.
@@ -137,7 +137,7 @@ pub fn watch_options(
             bfd: bfd_peer(plan, host, gateway, bfd),
         })
         .collect();
-    if bfd == Bfd::Multihop && gateways.iter().all(|gateway| gateway.bfd.is_none()) {
+    if asked.bfd == Some(Bfd::Multihop) && gateways.iter().all(|gateway| gateway.bfd.is_none()) {
         let (host, network) = (host.name.clone(), plan.networks[host.network].name.clone());
         return Err(OptionsError::NoBfdPeers { host, network });
     }

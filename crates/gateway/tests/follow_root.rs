@@ -97,11 +97,15 @@ fn marks_are_applied_as_nft_reads_them_and_go_without_a_trace_root() {
 }
 
 /// The words of `nft` for what is remembered of UDP, by family.
-fn udp_words(ip: &str, addr: &str) -> [String; 3] {
+fn udp_words(ip: &str, addr: &str) -> [String; 4] {
     [
         format!(
             "\tmap asked {{\n\t\ttype {addr} . inet_service . inet_service : mark\n\t\tsize 65536\n\t\tflags \
              dynamic,timeout\n\t\ttimeout 3m\n\t}}\n"
+        ),
+        format!(
+            "meta mark set {ip} saddr . udp sport . udp dport map @asked meta mark != 0x00000002 delete @asked {{ {ip} saddr \
+             . udp sport . udp dport : meta mark }} comment \"g2\"\n"
         ),
         format!(
             "meta mark set 0x00000002 update @asked {{ {ip} saddr . udp sport . udp dport : meta mark }} comment \"g2\"\n"
@@ -156,7 +160,7 @@ fn what_is_remembered_of_udp_is_as_nft_reads_it_and_goes_without_a_trace_root() 
 #[test]
 fn each_drift_of_what_is_remembered_of_udp_is_found_and_mended_root() {
     type Spoiler = fn(&mut FilterTable);
-    let drifts: [(&str, Spoiler, DriftKind, &str); 4] = [
+    let drifts: [(&str, Spoiler, DriftKind, &str); 5] = [
         (
             "the chain of answers",
             |table| table.chains.retain(|chain| chain.name != "answer"),
@@ -174,6 +178,12 @@ fn each_drift_of_what_is_remembered_of_udp_is_found_and_mended_root() {
             |table| table.maps[0].timeout_ms = 1000,
             DriftKind::Changed,
             "map asked of the packet filter table clearstream-77 is another",
+        ),
+        (
+            "an entry that is never forgotten",
+            |table| drop(table.chains[0].rules.remove(2)),
+            DriftKind::Changed,
+            "the rules of the packet filter table clearstream-77",
         ),
         (
             "a gateway that is not remembered",

@@ -73,22 +73,34 @@ struct Marking {
 }
 
 impl Marking {
-    fn rule(&self) -> FilterRule {
+    /// Compares where a packet comes from.
+    fn origin(&self) -> Vec<Expression> {
         let mut interface = self.interface.clone().into_bytes();
         interface.resize(INTERFACE_BYTES, 0);
         let equal = |value: Vec<u8>| Expression::Compare(Comparison::Equal, value);
-        let mut expressions = vec![
+        vec![
             Expression::LoadMeta(MetaKey::InputName),
             equal(interface),
             Expression::LoadMeta(MetaKey::InputType),
             equal(ETHERNET.to_ne_bytes().to_vec()),
             SOURCE,
             equal(self.hardware_address.0.to_vec()),
-            Expression::Load(self.mark.to_ne_bytes().to_vec()),
-            Expression::SetMeta(MetaKey::Mark),
-        ];
+        ]
+    }
+
+    fn rule(&self) -> FilterRule {
+        let mut expressions = self.origin();
+        expressions.push(Expression::Load(self.mark.to_ne_bytes().to_vec()));
+        expressions.push(Expression::SetMeta(MetaKey::Mark));
         expressions.extend(self.udp.into_iter().flat_map(udp::remember));
         FilterRule::with_comment(expressions, &self.gateway)
+    }
+
+    /// The rule before it, where UDP is remembered.
+    fn forgetting(&self) -> Option<FilterRule> {
+        let mut expressions = self.origin();
+        expressions.extend(udp::forget(self.udp?, self.mark));
+        Some(FilterRule::with_comment(expressions, &self.gateway))
     }
 
     /// What a rule does, if it is one of this program's.
@@ -119,6 +131,17 @@ impl Marking {
     }
 }
 
+/// Which of a chain's rules this program has not made.
+fn strange_rules(chain: &FilterChain) -> impl Iterator<Item = &FilterRule> {
+    let own = chain.rules.iter().filter_map(Marking::of);
+    let both = own.flat_map(|one| {
+        [Family::V4, Family::V6].map(|family| Marking { udp: Some(family), ..one.clone() })
+    });
+    let forgetting: Vec<FilterRule> = both.filter_map(|one| one.forgetting()).collect();
+    let rules = chain.rules.iter();
+    rules.filter(move |rule| Marking::of(rule).is_none() && !forgetting.contains(rule))
+}
+
 /// The name of the table of a plan.
 #[must_use]
 pub fn mark_table_name(plan: &Plan) -> settings::FilterTableName {
@@ -129,11 +152,13 @@ pub fn mark_table_name(plan: &Plan) -> settings::FilterTableName {
 /// Whether a table has nothing in it but marks as this program makes them.
 #[must_use]
 pub fn is_mark_table(table: &FilterTable) -> bool {
+    let bare = |chain: &FilterChain| FilterChain { rules: Vec::new(), ..chain.clone() };
+    let answer = udp::chain(table.family);
     let is_ours = |chain: &FilterChain| {
-        let mut rules = chain.rules.iter();
-        let is_marks = FilterChain { rules: Vec::new(), ..chain.clone() } == chain_of(Vec::new())
-            && rules.all(|rule| Marking::of(rule).is_some());
-        is_marks || *chain == udp::chain(table.family)
+        let is_marks = bare(chain) == chain_of(Vec::new()) && strange_rules(chain).next().is_none();
+        let is_answer = bare(chain) == bare(&answer)
+            && chain.rules.iter().all(|rule| answer.rules.contains(rule));
+        is_marks || is_answer
     };
     // Another version of this program may remember for longer, or more.
     let is_own_map = |map: &FilterMap| {
@@ -176,6 +201,7 @@ pub(crate) fn mark_table(
                 let (interface, gateway) = (one.interface.clone(), gateway.clone());
                 let udp = plan.routing.follow_udp.then_some(plan.family);
                 let marking = Marking { interface, hardware_address, mark: one.mark, gateway, udp };
+                rules.extend(marking.forgetting());
                 rules.push(marking.rule());
             }
             None => unknown.push(one.gateway),
@@ -252,11 +278,8 @@ pub fn mark_differences(found: &FilterTable, wanted: &FilterTable) -> Vec<MarkDi
     if !differences.is_empty() {
         return differences;
     }
-    let is_strange = |rule: &&FilterRule| {
-        Marking::of(rule).is_none() && !udp::chain(wanted.family).rules.contains(rule)
-    };
-    let rules = found.chains.iter().flat_map(|chain| &chain.rules);
-    let strangers = rules.filter(is_strange).count();
+    let strangers = found.chains.iter().flat_map(strange_rules);
+    let strangers = strangers.filter(|rule| !answer.rules.contains(rule)).count();
     let has = |name: &str| wanted.chains.iter().any(|chain| chain.name == *name);
     let chains = found.chains.iter().filter(|chain| !has(&chain.name)).count();
     let maps = found.maps.iter().filter(|map| !wanted.maps.contains(map)).count();
@@ -328,10 +351,16 @@ pub(crate) fn nft_command(verb: &str, table: &FilterTable) -> String {
         commands.insert(commands.len() - 1, udp::map_command(table.family, &place));
     }
     for one in markings(table) {
+        let from = format!("iifname \"{}\" ether saddr {}", one.interface, one.hardware_address);
+        if let Some(family) = one.udp {
+            let forget = udp::forget_words(family, one.mark);
+            let gateway = &one.gateway;
+            commands.push(format!("add rule {place} {CHAIN} {from}{forget} comment \"{gateway}\""));
+        }
         let remember = one.udp.map(udp::remember_words).unwrap_or_default();
         commands.push(format!(
-            "add rule {place} {CHAIN} iifname \"{}\" ether saddr {} meta mark set {}{remember} comment \"{}\"",
-            one.interface, one.hardware_address, one.mark, one.gateway
+            "add rule {place} {CHAIN} {from} meta mark set {}{remember} comment \"{}\"",
+            one.mark, one.gateway
         ));
     }
     if udp.is_some() {

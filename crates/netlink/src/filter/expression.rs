@@ -31,8 +31,9 @@ const NFTA_LOOKUP_SET: u16 = 1;
 const NFTA_LOOKUP_SREG: u16 = 2;
 const NFTA_LOOKUP_DREG: u16 = 3;
 const NFTA_LOOKUP_FLAGS: u16 = 5;
-/// `NFT_DYNSET_OP_UPDATE`.
+/// `NFT_DYNSET_OP_UPDATE` and `…_DELETE`.
 const UPDATE: u32 = 1;
+const DELETE: u32 = 2;
 /// `NFT_REG_1`, which is meant where no register is named; steps of other kinds that use others are kept as they were read.
 const REGISTER: u32 = 1;
 const NAME: &str = "filter expression";
@@ -71,12 +72,19 @@ pub enum Expression {
         /// Number of bytes.
         length_bytes: u32,
     },
-    /// Makes or renews an entry of a map: the key is in the first register and those behind it. The rule goes no further
-    /// where the map is full.
+    /// Makes an entry of a map, or renews one, which keeps its value: the key is in the first register and those behind it.
+    /// The rule goes no further where the map is full.
     Remember {
         /// The map's name.
         map: String,
         /// Where the value is.
+        register: u32,
+    },
+    /// Removes an entry of a map.
+    Forget {
+        /// The map's name.
+        map: String,
+        /// Where a value would be.
         register: u32,
     },
     /// Loads the value of the key in the first register and those behind it; the rule goes no further if there is none.
@@ -160,12 +168,16 @@ impl Expression {
         match name {
             b"dynset"
                 if is_register(NFTA_DYNSET_SREG_KEY)
-                    && number(NFTA_DYNSET_OP) == Some(UPDATE)
                     && is_zero(NFTA_DYNSET_TIMEOUT)
                     && is_zero(NFTA_DYNSET_FLAGS) =>
             {
                 let map = attribute(data, NFTA_DYNSET_SET_NAME).and_then(text_of)?;
-                Some(Self::Remember { map, register: number(NFTA_DYNSET_SREG_DATA)? })
+                let register = number(NFTA_DYNSET_SREG_DATA)?;
+                match number(NFTA_DYNSET_OP)? {
+                    UPDATE => Some(Self::Remember { map, register }),
+                    DELETE => Some(Self::Forget { map, register }),
+                    _other => None,
+                }
             }
             b"lookup"
                 if is_register(NFTA_LOOKUP_SREG)
@@ -212,7 +224,8 @@ impl Expression {
         match self {
             Self::LoadMeta(_) | Self::LoadMetaAt { .. } | Self::SetMeta(_) | Self::Load(_) => 2,
             Self::Compare(..) | Self::LookUp { .. } => 3,
-            Self::LoadPayload { .. } | Self::LoadPayloadAt { .. } | Self::Remember { .. } => 4,
+            Self::LoadPayload { .. } | Self::LoadPayloadAt { .. } => 4,
+            Self::Remember { .. } | Self::Forget { .. } => 4,
             Self::Other(_) => 0,
         }
     }
@@ -236,14 +249,8 @@ impl Expression {
             Self::LoadPayloadAt { register, base, offset_bytes, length_bytes } => {
                 ("payload", payload(*register, *base, *offset_bytes, *length_bytes))
             }
-            Self::Remember { register, .. } => (
-                "dynset",
-                vec![
-                    (NFTA_DYNSET_OP, UPDATE),
-                    (NFTA_DYNSET_SREG_KEY, REGISTER),
-                    (NFTA_DYNSET_SREG_DATA, *register),
-                ],
-            ),
+            Self::Remember { register, .. } => ("dynset", change(UPDATE, *register)),
+            Self::Forget { register, .. } => ("dynset", change(DELETE, *register)),
             Self::LookUp { .. } => {
                 ("lookup", vec![(NFTA_LOOKUP_SREG, REGISTER), (NFTA_LOOKUP_DREG, REGISTER)])
             }
@@ -264,12 +271,22 @@ impl Expression {
                 Self::Load(value) => {
                     inner.nested(NFTA_IMMEDIATE_DATA, |one| one.attribute(NFTA_DATA_VALUE, value));
                 }
-                Self::Remember { map, .. } => inner.text(NFTA_DYNSET_SET_NAME, map),
+                Self::Remember { map, .. } | Self::Forget { map, .. } => {
+                    inner.text(NFTA_DYNSET_SET_NAME, map)
+                }
                 Self::LookUp { map } => inner.text(NFTA_LOOKUP_SET, map),
                 _without_bytes => {}
             }
         });
     }
+}
+
+fn change(operation: u32, register: u32) -> Vec<(u16, u32)> {
+    vec![
+        (NFTA_DYNSET_OP, operation),
+        (NFTA_DYNSET_SREG_KEY, REGISTER),
+        (NFTA_DYNSET_SREG_DATA, register),
+    ]
 }
 
 fn payload(

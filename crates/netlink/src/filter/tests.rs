@@ -115,6 +115,7 @@ fn remembering() -> FilterTable {
         Expression::LoadMetaAt { register: 2, key: MetaKey::Mark },
         Expression::Remember { map: "asked".to_owned(), register: 2 },
         Expression::LookUp { map: "asked".to_owned() },
+        Expression::Forget { map: "asked".to_owned(), register: 2 },
     ]);
     table
 }

@@ -118,17 +118,27 @@ fn what_is_remembered_of_udp_reads_as_a_person_would_type_it() {
     let table = made(&plan, &found);
     assert!(is_mark_table(&table));
     assert_eq!(describe_table(&table), "packet filter table ip clearstream-77 (2 marks, UDP too)");
+    let rule = |mark: u32| {
+        let from = format!("iifname \"ib1\" ether saddr 02:00:00:00:00:{mark:02x}");
+        let key = "ip saddr . udp sport . udp dport";
+        format!(
+            "add rule ip clearstream-77 follow {from} meta l4proto udp meta mark set {key} map @asked meta mark != {mark} \
+             delete @asked {{ {key} : meta mark }} comment \"sn{mark}\"; add rule ip clearstream-77 follow {from} meta \
+             mark set {mark} meta l4proto udp update @asked {{ {key} : meta mark }} comment \"sn{mark}\"; "
+        )
+    };
     assert_eq!(
         nft_command("add", &table),
-        "nft 'add table ip clearstream-77; add map ip clearstream-77 asked { type ipv4_addr . inet_service . \
-         inet_service : mark; flags dynamic,timeout; timeout 180s; size 65536; }; add chain ip clearstream-77 follow \
-         { type filter hook prerouting priority -150; policy accept; }; add rule ip clearstream-77 follow iifname \
-         \"ib1\" ether saddr 02:00:00:00:00:01 meta mark set 1 meta l4proto udp update @asked { ip saddr . udp sport \
-         . udp dport : meta mark } comment \"sn1\"; add rule ip clearstream-77 follow iifname \"ib1\" ether saddr \
-         02:00:00:00:00:02 meta mark set 2 meta l4proto udp update @asked { ip saddr . udp sport . udp dport : meta \
-         mark } comment \"sn2\"; add chain ip clearstream-77 answer { type route hook output priority -150; policy \
-         accept; }; add rule ip clearstream-77 answer meta mark 0 meta l4proto udp meta mark set ip daddr . udp dport \
-         . udp sport map @asked'"
+        [
+            "nft 'add table ip clearstream-77; add map ip clearstream-77 asked { type ipv4_addr . inet_service . \
+             inet_service : mark; flags dynamic,timeout; timeout 180s; size 65536; }; add chain ip clearstream-77 follow \
+             { type filter hook prerouting priority -150; policy accept; }; ",
+            &rule(1),
+            &rule(2),
+            "add chain ip clearstream-77 answer { type route hook output priority -150; policy accept; }; add rule ip \
+             clearstream-77 answer meta mark 0 meta l4proto udp meta mark set ip daddr . udp dport . udp sport map @asked'",
+        ]
+        .concat()
     );
     // An older version's may be replaced; what others have put into it may not.
     let mut older = table.clone();

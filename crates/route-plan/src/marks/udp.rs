@@ -80,6 +80,24 @@ pub(super) fn map(family: Family) -> FilterMap {
     }
 }
 
+/// What the rule before does: it removes the entry of a client that has asked by another gateway before, because an entry
+/// that is renewed keeps its value. The mark that is looked up is replaced by the next rule.
+pub(super) fn forget(family: Family, mark: u32) -> Vec<Expression> {
+    let layout = layout(family);
+    let [_, _, register] = layout.registers;
+    let key = || key(&layout, layout.source, [SOURCE_PORT, DESTINATION_PORT]);
+    let mut steps = is_udp();
+    steps.extend(key());
+    steps.push(Expression::LookUp { map: MAP.to_owned() });
+    steps.push(Expression::SetMeta(MetaKey::Mark));
+    steps.push(Expression::LoadMeta(MetaKey::Mark));
+    steps.push(Expression::Compare(Comparison::Unequal, mark.to_ne_bytes().to_vec()));
+    steps.extend(key());
+    steps.push(Expression::LoadMetaAt { register, key: MetaKey::Mark });
+    steps.push(Expression::Forget { map: MAP.to_owned(), register });
+    steps
+}
+
 /// What a rule that marks does besides: it makes or renews the entry of the client.
 pub(super) fn remember(family: Family) -> Vec<Expression> {
     let layout = layout(family);
@@ -142,6 +160,15 @@ pub(super) fn map_command(family: Family, place: &str) -> String {
     format!(
         "add map {place} {MAP} {{ type {address} . inet_service . inet_service : mark; flags dynamic,timeout; \
          timeout {seconds}s; size {ENTRIES_COUNT_MAX}; }}"
+    )
+}
+
+/// With a blank before.
+pub(super) fn forget_words(family: Family, mark: u32) -> String {
+    let ip = layout(family).word;
+    let key = format!("{ip} saddr . udp sport . udp dport");
+    format!(
+        " meta l4proto udp meta mark set {key} map @{MAP} meta mark != {mark} delete @{MAP} {{ {key} : meta mark }}"
     )
 }
 
