@@ -21,6 +21,8 @@ use crate::gateway_lab_root::{Files, Lab};
 use crate::gateway_watch_root::{Failure, Rig, Watcher, namespace_of, youngest};
 
 const FLOWS_COUNT: usize = 24;
+/// Questions of each flow.
+const TURNS_COUNT: u32 = 4;
 const SERVER: ([u8; 4], u16) = ([10, 10, 0, 21], 7000);
 const GATEWAYS: [&str; 3] = ["g1", "g2", "g3"];
 /// How long anything may take that has no bound of its own.
@@ -63,8 +65,11 @@ impl Drop for Running {
     }
 }
 
-/// The ways that flows take: by client port, the gateways of requests and of answers.
-type Ways = BTreeMap<u16, [BTreeSet<&'static str>; 2]>;
+/// Packets by gateway.
+type Counts = BTreeMap<&'static str, u32>;
+
+/// The ways that flows take: by client port, the packets of requests and of answers.
+type Ways = BTreeMap<u16, [Counts; 2]>;
 
 /// Captures at the gateways' storage side.
 struct Captures {
@@ -75,7 +80,8 @@ struct Captures {
 impl Captures {
     fn start(lab: &Lab) -> Self {
         let ways = Arc::new(Mutex::new(Ways::new()));
-        let line = "tcpdump -Z root -n -l -q --immediate-mode -i eth1 port 7000";
+        // Whole packets would leave room for a few in the kernel only.
+        let line = "tcpdump -Z root -n -l -q -s 128 --immediate-mode -i eth1 port 7000";
         let mut programs = Vec::new();
         for gateway in GATEWAYS {
             let mut running = Running::start(lab, gateway, line);
@@ -90,12 +96,29 @@ impl Captures {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
                     let Some((port, is_answer)) = flow_of(&line) else { continue };
                     let mut ways = ways.lock().expect("no panic");
-                    ways.entry(port).or_default()[usize::from(is_answer)].insert(gateway);
+                    let counts = &mut ways.entry(port).or_default()[usize::from(is_answer)];
+                    *counts.entry(gateway).or_default() += 1;
                 }
             });
             programs.push(running);
         }
         Self { ways, _programs: programs }
+    }
+
+    /// What has passed since the last time, once so many packets of each of these ports have passed each way.
+    fn take_all(&self, ports: &[u16], packets_count: u32) -> Ways {
+        let start = Instant::now();
+        loop {
+            let mut ways = self.ways.lock().expect("no panic");
+            let is_whole = |counts: &Counts| counts.values().sum::<u32>() >= packets_count;
+            let has_passed = |port| ways.get(port).is_some_and(|both| both.iter().all(is_whole));
+            if ports.iter().all(has_passed) {
+                return std::mem::take(&mut *ways);
+            }
+            assert!(start.elapsed() < PATIENCE, "of {ports:?} not all has passed: {ways:?}");
+            drop(ways);
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// What has passed since the last time.
@@ -137,7 +160,7 @@ impl Flows {
     /// A question and an answer of each, several times.
     fn talk(&mut self) {
         for flow in &mut self.0 {
-            for _turn in 0..4 {
+            for _turn in 0..TURNS_COUNT {
                 flow.write_all(b"question").expect("no error reaches the application");
                 let mut answer = [0; 8];
                 flow.read_exact(&mut answer).expect("an answer");
@@ -173,9 +196,9 @@ fn serve(server: &File) {
 
 /// Gateways by which the answers of each flow came, after it is seen that all of its packets took one way each.
 fn answered_by(ways: &Ways, flows: &Flows) -> Vec<[&'static str; 2]> {
-    let only = |names: &BTreeSet<&'static str>, port: u16| {
-        assert_eq!(names.len(), 1, "port {port}: {ways:?}");
-        names.first().copied().expect("one")
+    let only = |counts: &Counts, port: u16| {
+        assert_eq!(counts.len(), 1, "port {port}: {ways:?}");
+        counts.keys().next().copied().expect("one")
     };
     let of_port = |port| {
         let [asked, answered] = ways.get(&port).unwrap_or_else(|| panic!("port {port}: {ways:?}"));
@@ -312,20 +335,20 @@ impl Askers {
         Self(in_network(client, || (0..FLOWS_COUNT).map(|_socket| bind()).collect()))
     }
 
-    fn ask(&self) {
+    /// Asks from each socket, several times; the gateways of each socket's questions and of their answers.
+    fn ask(&self, captures: &Captures) -> Vec<[BTreeSet<&'static str>; 2]> {
         for socket in &self.0 {
-            for _turn in 0..4 {
+            for _turn in 0..TURNS_COUNT {
                 socket.send_to(b"question", SocketAddr::from(SERVER)).expect("sent");
                 let (_, from) = socket.recv_from(&mut [0; 8]).expect("an answer");
                 assert_eq!(from, SocketAddr::from(SERVER));
             }
         }
-    }
-
-    /// As [`answered_by`].
-    fn answered_by(&self, ways: &Ways) -> Vec<[BTreeSet<&'static str>; 2]> {
         let port = |socket: &UdpSocket| socket.local_addr().expect("bound").port();
-        self.0.iter().map(|socket| ways.get(&port(socket)).expect("captured").clone()).collect()
+        let ports: Vec<u16> = self.0.iter().map(port).collect();
+        let ways = captures.take_all(&ports, TURNS_COUNT);
+        let names = |counts: &Counts| counts.keys().copied().collect();
+        ports.iter().map(|port| ways[port].each_ref().map(names)).collect()
     }
 }
 
@@ -365,8 +388,7 @@ fn answers_of_a_udp_server_return_by_the_gateway_that_asked_last_root() {
 
     // The marks of `follow` are kept by TCP sockets only.
     let askers = Askers::open(&client);
-    askers.ask();
-    let taken = askers.answered_by(&captures.take());
+    let taken = askers.ask(&captures);
     let by_chance = udp_symmetric_count(&taken);
     assert!(by_chance < FLOWS_COUNT, "different seeds agree by chance only: {taken:?}");
 
@@ -374,25 +396,20 @@ fn answers_of_a_udp_server_return_by_the_gateway_that_asked_last_root() {
         format!("{}follow = \"storage\"\nfollow_udp = true\n", with_a_foreign_client(text))
     };
     rig.apply(&with_udp);
-    let (asked, tcp) = (Askers::open(&client), Flows::open(&client));
+    let (asked, mut tcp) = (Askers::open(&client), Flows::open(&client));
     for askers in [&askers, &asked] {
-        captures.take();
-        askers.ask();
-        let taken = askers.answered_by(&captures.take());
+        let taken = askers.ask(&captures);
         assert_eq!(udp_symmetric_count(&taken), FLOWS_COUNT, "{taken:?}");
     }
     // TCP follows as before.
-    let mut tcp = tcp;
     tcp.talk();
-    let ways = answered_by(&captures.take(), &tcp);
+    let ways = answered_by(&captures.take_all(&tcp.ports(), TURNS_COUNT), &tcp);
     assert_eq!(symmetric_count(&ways), FLOWS_COUNT, "{ways:?}");
 
     // The same sockets ask by one gateway after the other: each answer goes by the one of its question.
     for gateway in GATEWAYS {
         spread(lab, &[gateway]);
-        captures.take();
-        asked.ask();
-        for [question, answer] in asked.answered_by(&captures.take()) {
+        for [question, answer] in asked.ask(&captures) {
             assert_eq!((question, answer), (BTreeSet::from([gateway]), BTreeSet::from([gateway])));
         }
     }
@@ -408,9 +425,7 @@ fn answers_of_a_udp_server_return_by_the_gateway_that_asked_last_root() {
     watcher.leads_over(&["g2", "g3"]);
     rig.set(Failure::NearPort, false);
     watcher.leads_over(&GATEWAYS);
-    captures.take();
-    asked.ask();
-    assert_eq!(udp_symmetric_count(&asked.answered_by(&captures.take())), FLOWS_COUNT);
+    assert_eq!(udp_symmetric_count(&asked.ask(&captures)), FLOWS_COUNT);
     drop(watcher);
 
     let bare = table(&server).expect("marks");
