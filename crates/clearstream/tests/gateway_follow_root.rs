@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -21,6 +21,8 @@ use crate::gateway_lab_root::{Files, Lab};
 use crate::gateway_watch_root::{Failure, Rig, Watcher, namespace_of, youngest};
 
 const FLOWS_COUNT: usize = 24;
+/// Questions of each flow.
+const TURNS_COUNT: u32 = 4;
 const SERVER: ([u8; 4], u16) = ([10, 10, 0, 21], 7000);
 const GATEWAYS: [&str; 3] = ["g1", "g2", "g3"];
 /// How long anything may take that has no bound of its own.
@@ -29,13 +31,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
 
 /// A program on a host of the lab; it ends with the value.
-struct Running {
+pub(crate) struct Running {
     child: Child,
-    program: Pid,
+    pub(crate) program: Pid,
 }
 
 impl Running {
-    fn start(lab: &Lab, host: &str, line: &str) -> Self {
+    pub(crate) fn start(lab: &Lab, host: &str, line: &str) -> Self {
         let mut command = Command::new(PROGRAM);
         command.args(["lab", "exec", &lab.name, host, "--"]).args(line.split(' '));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -63,8 +65,11 @@ impl Drop for Running {
     }
 }
 
-/// The ways that flows take: by client port, the gateways of requests and of answers.
-type Ways = BTreeMap<u16, [BTreeSet<&'static str>; 2]>;
+/// Packets by gateway.
+type Counts = BTreeMap<&'static str, u32>;
+
+/// The ways that flows take: by client port, the packets of requests and of answers.
+type Ways = BTreeMap<u16, [Counts; 2]>;
 
 /// Captures at the gateways' storage side.
 struct Captures {
@@ -75,7 +80,8 @@ struct Captures {
 impl Captures {
     fn start(lab: &Lab) -> Self {
         let ways = Arc::new(Mutex::new(Ways::new()));
-        let line = "tcpdump -Z root -n -l -q --immediate-mode -i eth1 tcp and port 7000";
+        // Whole packets would leave room for a few in the kernel only.
+        let line = "tcpdump -Z root -n -l -q -s 128 --immediate-mode -i eth1 port 7000";
         let mut programs = Vec::new();
         for gateway in GATEWAYS {
             let mut running = Running::start(lab, gateway, line);
@@ -90,12 +96,29 @@ impl Captures {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
                     let Some((port, is_answer)) = flow_of(&line) else { continue };
                     let mut ways = ways.lock().expect("no panic");
-                    ways.entry(port).or_default()[usize::from(is_answer)].insert(gateway);
+                    let counts = &mut ways.entry(port).or_default()[usize::from(is_answer)];
+                    *counts.entry(gateway).or_default() += 1;
                 }
             });
             programs.push(running);
         }
         Self { ways, _programs: programs }
+    }
+
+    /// What has passed since the last time, once so many packets of each of these ports have passed each way.
+    fn take_all(&self, ports: &[u16], packets_count: u32) -> Ways {
+        let start = Instant::now();
+        loop {
+            let mut ways = self.ways.lock().expect("no panic");
+            let is_whole = |counts: &Counts| counts.values().sum::<u32>() >= packets_count;
+            let has_passed = |port| ways.get(port).is_some_and(|both| both.iter().all(is_whole));
+            if ports.iter().all(has_passed) {
+                return std::mem::take(&mut *ways);
+            }
+            assert!(start.elapsed() < PATIENCE, "of {ports:?} not all has passed: {ways:?}");
+            drop(ways);
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// What has passed since the last time.
@@ -137,7 +160,7 @@ impl Flows {
     /// A question and an answer of each, several times.
     fn talk(&mut self) {
         for flow in &mut self.0 {
-            for _turn in 0..4 {
+            for _turn in 0..TURNS_COUNT {
                 flow.write_all(b"question").expect("no error reaches the application");
                 let mut answer = [0; 8];
                 flow.read_exact(&mut answer).expect("an answer");
@@ -173,9 +196,9 @@ fn serve(server: &File) {
 
 /// Gateways by which the answers of each flow came, after it is seen that all of its packets took one way each.
 fn answered_by(ways: &Ways, flows: &Flows) -> Vec<[&'static str; 2]> {
-    let only = |names: &BTreeSet<&'static str>, port: u16| {
-        assert_eq!(names.len(), 1, "port {port}: {ways:?}");
-        names.first().copied().expect("one")
+    let only = |counts: &Counts, port: u16| {
+        assert_eq!(counts.len(), 1, "port {port}: {ways:?}");
+        counts.keys().next().copied().expect("one")
     };
     let of_port = |port| {
         let [asked, answered] = ways.get(&port).unwrap_or_else(|| panic!("port {port}: {ways:?}"));
@@ -297,4 +320,119 @@ fn answers_to_a_foreign_client_return_by_the_gateway_that_asked_and_move_when_it
     assert_eq!(checked.status.code(), Some(3), "{told}");
     rig.apply(&with_a_foreign_client);
     assert_eq!((table(&server), lab.routing("s1")), (None, bare));
+}
+
+/// Sockets of one client that are not connected, and that ask one server.
+struct Askers(Vec<UdpSocket>);
+
+impl Askers {
+    fn open(client: &File) -> Self {
+        let bind = || {
+            let socket = UdpSocket::bind("10.100.0.4:0").expect("an address of the host");
+            socket.set_read_timeout(Some(PATIENCE)).expect("UDP");
+            socket
+        };
+        Self(in_network(client, || (0..FLOWS_COUNT).map(|_socket| bind()).collect()))
+    }
+
+    /// Asks from each socket, several times; the gateways of each socket's questions and of their answers.
+    fn ask(&self, captures: &Captures) -> Vec<[BTreeSet<&'static str>; 2]> {
+        for socket in &self.0 {
+            for _turn in 0..TURNS_COUNT {
+                socket.send_to(b"question", SocketAddr::from(SERVER)).expect("sent");
+                let (_, from) = socket.recv_from(&mut [0; 8]).expect("an answer");
+                assert_eq!(from, SocketAddr::from(SERVER));
+            }
+        }
+        let port = |socket: &UdpSocket| socket.local_addr().expect("bound").port();
+        let ports: Vec<u16> = self.0.iter().map(port).collect();
+        let ways = captures.take_all(&ports, TURNS_COUNT);
+        let names = |counts: &Counts| counts.keys().copied().collect();
+        ports.iter().map(|port| ways[port].each_ref().map(names)).collect()
+    }
+}
+
+/// One socket that answers everybody, in a thread, until the test ends.
+fn serve_udp(server: &File) {
+    let socket = in_network(server, || UdpSocket::bind(("0.0.0.0", SERVER.1))).expect("a port");
+    thread::spawn(move || {
+        let mut question = [0; 8];
+        while let Ok((length, client)) = socket.recv_from(&mut question) {
+            socket.send_to(&question[..length], client).ok();
+        }
+    });
+}
+
+fn udp_symmetric_count(taken: &[[BTreeSet<&'static str>; 2]]) -> usize {
+    let is_symmetric =
+        |[asked, answered]: &&[BTreeSet<&str>; 2]| asked == answered && asked.len() == 1;
+    taken.iter().filter(is_symmetric).count()
+}
+
+#[test]
+fn answers_of_a_udp_server_return_by_the_gateway_that_asked_last_root() {
+    if !is_root() {
+        return;
+    }
+    let rig = Rig::up_with("followudp", Files::Without, |text| {
+        format!("{}follow = \"storage\"\n", with_a_foreign_client(text))
+    });
+    let lab = &rig.lab;
+    lab.exec("c4", "sysctl -qw net.ipv4.fib_multipath_hash_policy=1");
+    spread(lab, &GATEWAYS);
+    let stays = ["c4", "s1"].map(|host| Running::start(lab, host, "sleep 600"));
+    let [client, server] = stays.each_ref().map(|one| namespace_of(one.program, "net"));
+    let captures = Captures::start(lab);
+    serve_udp(&server);
+    serve(&server);
+
+    // The marks of `follow` are kept by TCP sockets only.
+    let askers = Askers::open(&client);
+    let taken = askers.ask(&captures);
+    let by_chance = udp_symmetric_count(&taken);
+    assert!(by_chance < FLOWS_COUNT, "different seeds agree by chance only: {taken:?}");
+
+    let with_udp = |text: &str| {
+        format!("{}follow = \"storage\"\nfollow_udp = true\n", with_a_foreign_client(text))
+    };
+    rig.apply(&with_udp);
+    let (asked, mut tcp) = (Askers::open(&client), Flows::open(&client));
+    for askers in [&askers, &asked] {
+        let taken = askers.ask(&captures);
+        assert_eq!(udp_symmetric_count(&taken), FLOWS_COUNT, "{taken:?}");
+    }
+    // TCP follows as before.
+    tcp.talk();
+    let ways = answered_by(&captures.take_all(&tcp.ports(), TURNS_COUNT), &tcp);
+    assert_eq!(symmetric_count(&ways), FLOWS_COUNT, "{ways:?}");
+
+    // The same sockets ask by one gateway after the other: each answer goes by the one of its question.
+    for gateway in GATEWAYS {
+        spread(lab, &[gateway]);
+        for [question, answer] in asked.ask(&captures) {
+            assert_eq!((question, answer), (BTreeSet::from([gateway]), BTreeSet::from([gateway])));
+        }
+    }
+    println!(
+        "UDP: {by_chance} of {FLOWS_COUNT} without follow_udp, {FLOWS_COUNT} of {FLOWS_COUNT} with it"
+    );
+
+    // A gateway that has failed and is back.
+    let watcher = Watcher::start(&rig, "s1", &["--far", "c1"]);
+    let _reflector = Watcher::start(&rig, "c1", &["--far", "s1"]);
+    spread(lab, &["g1"]);
+    rig.set(Failure::NearPort, true);
+    watcher.leads_over(&["g2", "g3"]);
+    rig.set(Failure::NearPort, false);
+    watcher.leads_over(&GATEWAYS);
+    assert_eq!(udp_symmetric_count(&asked.ask(&captures)), FLOWS_COUNT);
+    drop(watcher);
+
+    let bare = table(&server).expect("marks");
+    assert_eq!((bare.chains.len(), bare.maps.len()), (2, 1));
+    rig.apply(&|text| format!("{}follow = \"storage\"\n", with_a_foreign_client(text)));
+    let left = table(&server).expect("marks");
+    assert_eq!((left.chains.len(), left.maps.len()), (1, 0));
+    rig.apply(&with_a_foreign_client);
+    assert_eq!(table(&server), None);
 }

@@ -58,7 +58,9 @@ impl Rig {
     /// Applies the plan as `edit` has it, in place of the one before.
     pub(crate) fn apply(&self, edit: &dyn Fn(&str) -> String) {
         let text = edit(include_str!("../../../labs/gateways/cumulus.toml"));
-        fs::write(&self.plan, format!("{text}\n[watch]\nhold_down = \"0s\"\n")).expect("written");
+        let watch = if text.contains("[watch]") { "" } else { "[watch]" };
+        let text = format!("{text}\n{watch}\nhold_down = \"0s\"\n");
+        fs::write(&self.plan, text).expect("written");
         let applied = self.lab.gateway(&["apply", self.plan()]);
         assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
     }
@@ -68,7 +70,7 @@ impl Rig {
         self.plan.to_str().expect("text")
     }
 
-    fn command(&self, host: &str, more: &[&str]) -> Command {
+    pub(crate) fn command(&self, host: &str, more: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command.args(["lab", "exec", &self.lab.name, host, "--", PROGRAM, "--json"]);
         command.args(["gateway", "watch"]).arg(&self.plan).args(["--host", host, "--key-file"]);
@@ -141,7 +143,7 @@ impl Watcher {
         Self { child, program, events }
     }
 
-    fn events(&self) -> Vec<Value> {
+    pub(crate) fn events(&self) -> Vec<Value> {
         self.events.lock().expect("no panic").clone()
     }
 
@@ -165,6 +167,20 @@ impl Watcher {
         let start = Instant::now();
         while !self.events().iter().any(|event| event["event"] == kind) {
             assert!(start.elapsed() < PATIENCE, "no {kind}: {:#?}", self.events());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until BFD has said this of a gateway last, and forgets what it said.
+    pub(crate) fn bfd_says(&self, name: &str, what: &str) {
+        let start = Instant::now();
+        let is_last = |events: &[Value]| {
+            let mut of_bfd = events.iter().rev();
+            let last = of_bfd.find(|event| event["event"] == "bfd" && event["name"] == name);
+            last.is_some_and(|event| event["says"] == what)
+        };
+        while !is_last(&self.events()) {
+            assert!(start.elapsed() < PATIENCE, "{name} not {what}: {:#?}", self.events());
             thread::sleep(Duration::from_millis(5));
         }
     }

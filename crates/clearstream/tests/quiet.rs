@@ -4,6 +4,7 @@
 mod cc_root;
 mod cli;
 mod explain;
+mod gateway_bfd_root;
 mod gateway_follow_root;
 mod gateway_lab_root;
 mod gateway_stalls_root;

@@ -149,13 +149,20 @@ pub fn apply(
     if !unknown.is_empty() {
         return Err(MarksError::unknown(plan, &unknown).into());
     }
-    let commands = changes.iter().map(|change| route_plan::command(change, &found.interfaces));
-    let commands: Vec<String> = commands.collect();
-    let changes: Vec<settings::Change> =
-        changes.iter().filter_map(|change| to_setting(change, &plan.name)).collect();
+    let (commands, changes): (Vec<String>, Vec<settings::Change>) = changes
+        .iter()
+        .filter_map(|change| {
+            let command = route_plan::command(change, &found.interfaces);
+            Some((command, to_setting(change, &plan.name)?))
+        })
+        .unzip();
     let present = present(plan, &state, &found);
     let applied = take(&changes, &present, options, world, witness)?;
-    Ok(Made { commands, applied })
+    // Another process may have made the same changes since this one looked.
+    let commands = commands.into_iter().zip(&applied.outcomes);
+    let is_made = |one: &Outcome| !matches!(one.result, ChangeResult::Unchanged);
+    let commands = commands.filter(|(_, outcome)| is_made(outcome)).map(|(command, _)| command);
+    Ok(Made { commands: commands.collect(), applied })
 }
 
 /// What of the plan is there as it is wanted, in the words of the journal.

@@ -6,9 +6,11 @@ use liveness::bfd::{self, Hops, SessionConfig};
 use liveness::probe::Ports;
 use liveness::siphash::Key;
 use liveness::states::WatchConfig;
-use route_plan::{Host, Plan, WatchMode};
+use route_plan::{Bfd, Gateway, Host, Plan, WatchMode};
 use thiserror::Error;
-use watch::{AnnounceOptions, GatewayOptions, ReflectOptions, SentinelOptions, WatchOptions};
+use watch::{
+    AnnounceOptions, BfdPeer, GatewayOptions, ReflectOptions, SentinelOptions, WatchOptions,
+};
 
 /// So many far hosts of each network are asked, so that one of them may be away.
 const FAR_COUNT: usize = 2;
@@ -45,6 +47,16 @@ pub enum OptionsError {
         /// The host that watches.
         host: String,
     },
+    /// BFD over several hops is asked for, and there is nobody to speak it with.
+    #[error(
+        "--bfd=multihop: no [[gateway]] of the plan has `bfd_peers` for '{network}', the network of {host}"
+    )]
+    NoBfdPeers {
+        /// The host that watches.
+        host: String,
+        /// Its network.
+        network: String,
+    },
 }
 
 /// What the command line asks for beside the plan.
@@ -52,8 +64,8 @@ pub enum OptionsError {
 pub struct Asked {
     /// Names of the far hosts that reflect; none: two of each network.
     pub far: Vec<String>,
-    /// BFD is spoken with the gateways, also where the plan does not say so.
-    pub bfd: bool,
+    /// Whom BFD is spoken with; `None`: as the plan says.
+    pub bfd: Option<Bfd>,
     /// A full-size probe goes with every so many rounds; `None`: five times a second.
     pub full_every: Option<u32>,
     /// Names of gateways that were down when the last watcher ended.
@@ -114,13 +126,21 @@ pub fn watch_options(
     asked: &Asked,
 ) -> Result<WatchOptions, OptionsError> {
     let far = far_hosts(plan, host, &asked.far)?;
-    let bfd = (plan.watch.bfd || asked.bfd).then_some(Hops::One);
-    let gateways = plan.gateways.iter().map(|gateway| GatewayOptions {
-        name: gateway.name.clone(),
-        address: gateway.ports[host.network].address,
-        is_probed: true,
-        bfd,
-    });
+    let bfd = asked.bfd.unwrap_or(plan.watch.bfd);
+    let gateways: Vec<GatewayOptions> = plan
+        .gateways
+        .iter()
+        .map(|gateway| GatewayOptions {
+            name: gateway.name.clone(),
+            address: gateway.ports[host.network].address,
+            is_probed: true,
+            bfd: bfd_peer(plan, host, gateway, bfd),
+        })
+        .collect();
+    if asked.bfd == Some(Bfd::Multihop) && gateways.iter().all(|gateway| gateway.bfd.is_none()) {
+        let (host, network) = (host.name.clone(), plan.networks[host.network].name.clone());
+        return Err(OptionsError::NoBfdPeers { host, network });
+    }
     let interval_us = u32::try_from(plan.watch.interval.as_micros()).unwrap_or(u32::MAX).max(1);
     let (sentinels, announce) = sentinels(plan, host);
     Ok(WatchOptions {
@@ -131,7 +151,7 @@ pub fn watch_options(
         interface: host.port.interface.clone(),
         near: host.port.address,
         far: far.iter().map(|far| far.port.address).collect(),
-        gateways: gateways.collect(),
+        gateways,
         timing: timing(plan, asked.full_every),
         bfd: SessionConfig {
             role: bfd::Role::Active,
@@ -144,6 +164,20 @@ pub fn watch_options(
         announce,
         has_filters: plan.routing.follow == Some(host.network),
     })
+}
+
+/// Whom a host speaks BFD with about a gateway.
+fn bfd_peer(plan: &Plan, host: &Host, gateway: &Gateway, bfd: Bfd) -> Option<BfdPeer> {
+    match bfd {
+        Bfd::Off => None,
+        Bfd::OneHop => {
+            Some(BfdPeer { address: gateway.ports[host.network].address, hops: Hops::One })
+        }
+        Bfd::Multihop => {
+            let hops = Hops::Several { ttl_min: plan.watch.bfd_ttl_min };
+            gateway.bfd_peers[host.network].map(|address| BfdPeer { address, hops })
+        }
+    }
 }
 
 fn timing(plan: &Plan, full_every: Option<u32>) -> WatchConfig {

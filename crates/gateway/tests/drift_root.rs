@@ -391,3 +391,23 @@ fn ten_thousand_routes_are_applied_and_a_third_of_them_moved_by_few_messages_roo
         println!("applied {applied_s:.3} s, moved {moved_s:.4} s, reverted {reverted_s:.3} s");
     });
 }
+
+/// All look at a bare host, and one after the other changes it.
+#[test]
+fn of_several_applies_at_once_each_change_is_made_by_one_root() {
+    in_namespace("atonce", PLAN, |bench| {
+        let before = dump();
+        let alone = bench.apply().expect("applied").commands.len();
+        bench.revert();
+        assert_same(&dump(), &before, "after the first revert");
+        let made: Vec<usize> = thread::scope(|scope| {
+            let apply = || bench.apply().expect("applied").commands.len();
+            let appliers: Vec<_> = (0..4).map(|_one| scope.spawn(apply)).collect();
+            appliers.into_iter().map(|one| one.join().expect("no panic")).collect()
+        });
+        assert_eq!(made.iter().sum::<usize>(), alone, "{made:?}");
+        assert!(check(&bench.plan, bench.role(), &[]).expect("it can be read").is_empty());
+        bench.revert();
+        assert_same(&dump(), &before, "after the last revert");
+    });
+}

@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use std::rc::Rc;
 use std::thread;
 
-use bed::{PLAN, assert_same, dump, enter, follow, furnish, ipv6, must};
+use bed::{PLAN, assert_same, dump, enter, follow_udp, furnish, ipv6, must};
 use gateway::{Network, Options, apply, revert};
 use route_plan::parse_plan;
 
@@ -75,7 +75,7 @@ impl Bench {
             std::fs::write(folder.join(name), text).expect("written");
         }
         std::fs::write(folder.join("pairs6"), ipv6(PLAN)).expect("written");
-        std::fs::write(folder.join("follow"), follow(PLAN)).expect("written");
+        std::fs::write(folder.join("follow"), follow_udp(PLAN)).expect("written");
         Some(Self { folder })
     }
 

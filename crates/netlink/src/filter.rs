@@ -2,11 +2,14 @@
 //! them.
 //!
 //! A [`FilterTable`] is read and written whole. Two tables that are equal filter alike: numbers that the kernel
-//! assigns (handles, use counts) are no part of a value. Sets, maps and stateful objects of a table are not read.
+//! assigns (handles, use counts) are no part of a value. Of its sets and maps only those are read that rules fill
+//! ([`FilterMap`]); stateful objects are not read.
 //!
 //! Numbers are those of the kernel's `include/uapi/linux/netfilter/{nfnetlink,nf_tables}.h`.
 
 mod expression;
+mod map;
+mod transaction;
 
 use crate::attribute::{Attribute, RawAttribute, read};
 use crate::bytes::text_of;
@@ -16,11 +19,9 @@ use crate::object::{MalformedError, split};
 use crate::prefix::Family;
 
 pub use expression::{Comparison, Expression, MetaKey, PayloadBase};
+pub use map::FilterMap;
+pub use transaction::{generation_of, generation_question, transaction};
 
-/// `NFNL_MSG_BATCH_BEGIN` and `…_END`.
-const BATCH_BEGIN: u16 = 16;
-const BATCH_END: u16 = 17;
-const NFNL_BATCH_GENID: u16 = 1;
 /// `NFNL_SUBSYS_NFTABLES`.
 const SUBSYSTEM: u8 = 10;
 
@@ -32,7 +33,8 @@ const GET_CHAIN: u8 = 4;
 const NEW_RULE: u8 = 6;
 const DELETE_RULE: u8 = 8;
 const GET_RULE: u8 = 7;
-const GET_GENERATION: u8 = 16;
+const NEW_SET: u8 = 9;
+const GET_SET: u8 = 10;
 
 const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_TABLE_FLAGS: u16 = 2;
@@ -59,7 +61,6 @@ const NFTA_RULE_POSITION: u16 = 6;
 const NFTA_RULE_USERDATA: u16 = 7;
 const NFTA_RULE_PAD: u16 = 8;
 const NFTA_LIST_ELEM: u16 = 1;
-const NFTA_GEN_ID: u16 = 1;
 /// `NFT_CHAIN_BASE`, which the kernel reports of chains that hang on a hook.
 const CHAIN_BASE: u32 = 1;
 /// `NFTNL_UDATA_RULE_COMMENT`: the kind of a rule's text in its user data, as `nft` writes it.
@@ -76,6 +77,8 @@ pub struct FilterTable {
     pub name: String,
     /// Its chains, in the order in which they were made.
     pub chains: Vec<FilterChain>,
+    /// Its maps that rules fill, in the order in which they were made.
+    pub maps: Vec<FilterMap>,
     /// Attributes that have no field here, as they were read.
     pub other: Vec<RawAttribute>,
 }
@@ -111,6 +114,8 @@ impl FilterHook {
     pub const ACCEPT: u32 = 1;
     /// `NF_INET_PRE_ROUTING`.
     pub const BEFORE_ROUTING: u32 = 0;
+    /// `NF_INET_LOCAL_OUT`: packets of this host's own sockets.
+    pub const OUTPUT: u32 = 3;
 }
 
 /// A rule.
@@ -244,6 +249,9 @@ impl FilterTable {
         encoder.text(NFTA_TABLE_NAME, &self.name);
         encoder.raw(&self.other);
         let mut messages = vec![message(NEW_TABLE, flag::CREATE | flag::EXCLUSIVE, encoder)?];
+        for (map, number) in self.maps.iter().zip(1..) {
+            messages.push(map.message(self, number)?);
+        }
         for chain in &self.chains {
             messages.push(chain.message(self)?);
         }
@@ -265,10 +273,10 @@ impl FilterTable {
         message(DELETE_TABLE, 0, encoder)
     }
 
-    /// What lists all tables of a family, their chains and their rules: three questions.
+    /// What lists all tables of a family, their chains, their rules and their maps: four questions.
     #[must_use]
-    pub fn dumps(family: Family) -> [Message; 3] {
-        [GET_TABLE, GET_CHAIN, GET_RULE].map(|kind| Message {
+    pub fn dumps(family: Family) -> [Message; 4] {
+        [GET_TABLE, GET_CHAIN, GET_RULE, GET_SET].map(|kind| Message {
             kind: kind_of(kind),
             flags: flag::DUMP,
             body: vec![family.number(), 0, 0, 0],
@@ -280,7 +288,7 @@ impl FilterTable {
     /// # Errors
     /// An answer has not the form of its object.
     pub fn assemble(
-        [tables, chains, rules]: [&[Vec<u8>]; 3],
+        [tables, chains, rules, maps]: [&[Vec<u8>]; 4],
         is_wanted: impl Fn(&str) -> bool,
     ) -> Result<Vec<Self>, MalformedError> {
         let mut all: Vec<Self> = Vec::new();
@@ -297,6 +305,9 @@ impl FilterTable {
         }
         for body in rules {
             take_in(&mut all, NEW_RULE, body, &is_of)?;
+        }
+        for body in maps {
+            take_in(&mut all, NEW_SET, body, &is_of)?;
         }
         Ok(all)
     }
@@ -324,7 +335,7 @@ impl FilterTable {
             // Of several families at once, of bridges, of devices.
             _other => return Ok(None),
         };
-        Ok(Some(Self { family, name, chains: Vec::new(), other }))
+        Ok(Some(Self { family, name, chains: Vec::new(), maps: Vec::new(), other }))
     }
 
     /// All of it as the messages that make it, one behind the other, for a journal.
@@ -362,7 +373,7 @@ impl FilterTable {
     }
 }
 
-/// Puts a chain or a rule, which the body of its message holds, into its table.
+/// Puts a chain, a rule or a map, which the body of its message holds, into its table.
 fn take_in(
     all: &mut [FilterTable],
     kind: u8,
@@ -388,49 +399,13 @@ fn take_in(
         if let Some(chain) = chains.and_then(|mut chains| chains.find(|one| one.name == chain)) {
             chain.rules.push(rule);
         }
+    } else if kind == NEW_SET
+        && let Some((name, map)) = FilterMap::parse(attributes)?
+        && let Some(table) = all.iter_mut().find(|table| is_of(table, &name))
+    {
+        table.maps.push(map);
     }
     Ok(())
-}
-
-/// Asks for the number of the present ruleset, which every change of it counts up.
-#[must_use]
-pub fn generation_question() -> Message {
-    Message { kind: kind_of(GET_GENERATION), flags: 0, body: vec![0; HEADER_BYTES] }
-}
-
-/// The number of the ruleset, from the answer to [`generation_question`].
-///
-/// # Errors
-/// The answer has no number.
-pub fn generation_of(body: &[u8]) -> Result<u32, MalformedError> {
-    const NAME: &str = "filter generation";
-    let (_, attributes) = split::<HEADER_BYTES>(NAME, body)?;
-    let mut generation = None;
-    read(NAME, attributes, |attribute| {
-        if attribute.kind() == NFTA_GEN_ID {
-            generation = Some(big_endian(&attribute, NAME)?);
-        }
-        Ok(())
-    })?;
-    generation.ok_or(MalformedError::Missing { object: NAME, kind: NFTA_GEN_ID })
-}
-
-/// The requests between the marks of a transaction: the kernel makes all of them at one moment or none, and none if
-/// the ruleset is no longer the one with this number.
-#[must_use]
-pub fn transaction(generation: u32, requests: Vec<Message>) -> Vec<Message> {
-    let mark = |kind, generation: Option<u32>| {
-        let mut encoder = Encoder::default();
-        encoder.fixed(&[0, 0, 0, SUBSYSTEM]);
-        if let Some(generation) = generation {
-            encoder.attribute(NFNL_BATCH_GENID, &generation.to_be_bytes());
-        }
-        Message { kind, flags: 0, body: encoder.finish().unwrap_or_default() }
-    };
-    let mut messages = vec![mark(BATCH_BEGIN, Some(generation))];
-    messages.extend(requests);
-    messages.push(mark(BATCH_END, None));
-    messages
 }
 
 /// The name of the table that a notification is about; `None` for other notifications.

@@ -43,8 +43,8 @@ pub use connection::Connection;
 pub use discipline::{Discipline, DisciplineKind, ROOT};
 pub use encoder::{Encoder, TooLongError};
 pub use filter::{
-    Comparison, Expression, FilterChain, FilterHook, FilterRule, FilterTable, MetaKey, PayloadBase,
-    generation_of, generation_question, table_announced, transaction,
+    Comparison, Expression, FilterChain, FilterHook, FilterMap, FilterRule, FilterTable, MetaKey,
+    PayloadBase, generation_of, generation_question, table_announced, transaction,
 };
 pub use generic::{family_number, family_question, generic_attributes, generic_dump};
 pub use link::{Link, LinkSettings, VethPair};

@@ -96,11 +96,15 @@ pub fn emit(
             System::Ifupdown => ifupdown::emit(&source, &mut emission),
             System::Ansible | System::Unit => {}
         }
-        let is_whole = matches!(system, System::Ansible | System::Unit);
-        if !state.steering.is_empty() && !is_whole {
-            let lack = "the marks of `follow` (nftables) are in none of these files; \
-                        `clearstream gateway apply` makes them";
-            emission.lacks.push(lack.to_owned());
+        let has_marks = match system {
+            System::Ansible | System::Unit => None,
+            System::Ifupdown => Some("`clearstream gateway apply` makes them"),
+            _other_protocol => Some("only `unit` and `ansible` make them"),
+        };
+        if let (false, Some(instead)) = (state.steering.is_empty(), has_marks) {
+            let lack =
+                format!("the marks of `follow` (nftables) are in none of these files; {instead}");
+            emission.lacks.push(lack);
         }
     }
     match system {
@@ -137,13 +141,13 @@ impl Source<'_> {
     /// What a system without nexthop objects leaves out.
     fn lack_of_nexthops(&self, name: &str) -> String {
         let what = match self.plan.routing.mode {
-            Mode::Pairs => "the routes of pairs",
-            Mode::Hash => "the group of all gateways",
-            Mode::Resilient(_) => "the resilient group of all gateways",
+            Mode::Pairs => "the routes of pairs are",
+            Mode::Hash => "the group of all gateways is",
+            Mode::Resilient(_) => "the resilient group of all gateways is",
         };
         format!(
-            "{name} has no nexthop groups: {what} are missing, and only the plain multipath route beneath is \
-             there; `clearstream gateway apply` adds the rest"
+            "{name} has no nexthop groups: {what} missing, and only the plain multipath route beneath is \
+             there; `unit` and `ansible` have the whole plan"
         )
     }
 }

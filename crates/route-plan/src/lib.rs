@@ -50,7 +50,7 @@ pub use marks::{
     HardwareAddress, MarkDifference, is_mark_table, mark_differences, mark_table_name,
 };
 pub use plan::{
-    Buckets, GATEWAYS_COUNT_MAX, Gateway, Host, Mode, Network, Plan, Port, Role, Routing,
+    Bfd, Buckets, GATEWAYS_COUNT_MAX, Gateway, Host, Mode, Network, Plan, Port, Role, Routing,
     RoutingLines, WEIGHT_MAX, Watch, WatchMode, contains, live, overlap,
 };
 pub use predict::{By, Chooser, PredictError, Prediction, predict};

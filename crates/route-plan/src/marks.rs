@@ -1,18 +1,22 @@
 //! Marks of packets by the gateway that they came from, as a packet filter table: with them, answers to clients that
-//! the plan does not know go by the gateway by which the request came.
+//! the plan does not know go by the gateway by which the request came. Sockets keep the mark of a TCP connection; of UDP
+//! a map remembers it.
 
 use core::fmt;
 use core::str::FromStr;
 
 use netlink::{
-    Comparison, Expression, FilterChain, FilterHook, FilterRule, FilterTable, MetaKey, PayloadBase,
+    Comparison, Expression, Family, FilterChain, FilterHook, FilterMap, FilterRule, FilterTable,
+    MetaKey, PayloadBase,
 };
 
 use crate::change::Found;
 use crate::plan::Plan;
 use crate::wanted::Steering;
 
-/// The table's only chain.
+mod udp;
+
+/// The chain of packets that come.
 const CHAIN: &str = "follow";
 /// That of rules that change packets: before addresses are translated, after connections are known.
 const PRIORITY: i32 = -150;
@@ -41,6 +45,13 @@ impl FromStr for HardwareAddress {
     }
 }
 
+impl HardwareAddress {
+    /// Whether packets can come from it: it is neither a group's nor zero.
+    pub(crate) fn is_of_one_station(self) -> bool {
+        self.0[0] & 1 == 0 && self.0 != [0; 6]
+    }
+}
+
 impl fmt::Display for HardwareAddress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [first, rest @ ..] = self.0;
@@ -57,24 +68,39 @@ struct Marking {
     mark: u32,
     /// The gateway's name.
     gateway: String,
+    /// The family of the UDP packets whose answers are to have the mark too.
+    udp: Option<Family>,
 }
 
 impl Marking {
-    fn rule(&self) -> FilterRule {
+    /// Compares where a packet comes from.
+    fn origin(&self) -> Vec<Expression> {
         let mut interface = self.interface.clone().into_bytes();
         interface.resize(INTERFACE_BYTES, 0);
         let equal = |value: Vec<u8>| Expression::Compare(Comparison::Equal, value);
-        let expressions = vec![
+        vec![
             Expression::LoadMeta(MetaKey::InputName),
             equal(interface),
             Expression::LoadMeta(MetaKey::InputType),
             equal(ETHERNET.to_ne_bytes().to_vec()),
             SOURCE,
             equal(self.hardware_address.0.to_vec()),
-            Expression::Load(self.mark.to_ne_bytes().to_vec()),
-            Expression::SetMeta(MetaKey::Mark),
-        ];
+        ]
+    }
+
+    fn rule(&self) -> FilterRule {
+        let mut expressions = self.origin();
+        expressions.push(Expression::Load(self.mark.to_ne_bytes().to_vec()));
+        expressions.push(Expression::SetMeta(MetaKey::Mark));
+        expressions.extend(self.udp.into_iter().flat_map(udp::remember));
         FilterRule::with_comment(expressions, &self.gateway)
+    }
+
+    /// The rule before it, where UDP is remembered.
+    fn forgetting(&self) -> Option<FilterRule> {
+        let mut expressions = self.origin();
+        expressions.extend(udp::forget(self.udp?, self.mark));
+        Some(FilterRule::with_comment(expressions, &self.gateway))
     }
 
     /// What a rule does, if it is one of this program's.
@@ -88,6 +114,7 @@ impl Marking {
             Expression::Compare(_, source),
             Expression::Load(mark),
             _,
+            more @ ..,
         ] = &rule.expressions[..]
         else {
             return None;
@@ -98,27 +125,48 @@ impl Marking {
             hardware_address: HardwareAddress(source[..].try_into().ok()?),
             mark: u32::from_ne_bytes(mark[..].try_into().ok()?),
             gateway: rule.comment()?,
+            udp: [Family::V4, Family::V6].into_iter().find(|&family| udp::remember(family) == more),
         };
         (marking.rule() == *rule).then_some(marking)
     }
 }
 
+/// Which of a chain's rules this program has not made.
+fn strange_rules(chain: &FilterChain) -> impl Iterator<Item = &FilterRule> {
+    let own = chain.rules.iter().filter_map(Marking::of);
+    let both = own.flat_map(|one| {
+        [Family::V4, Family::V6].map(|family| Marking { udp: Some(family), ..one.clone() })
+    });
+    let forgetting: Vec<FilterRule> = both.filter_map(|one| one.forgetting()).collect();
+    let rules = chain.rules.iter();
+    rules.filter(move |rule| Marking::of(rule).is_none() && !forgetting.contains(rule))
+}
+
 /// The name of the table of a plan.
 #[must_use]
 pub fn mark_table_name(plan: &Plan) -> settings::FilterTableName {
-    let is_v6 = plan.family == netlink::Family::V6;
+    let is_v6 = plan.family == Family::V6;
     settings::FilterTableName { is_v6, protocol: plan.routing.protocol }
 }
 
 /// Whether a table has nothing in it but marks as this program makes them.
 #[must_use]
 pub fn is_mark_table(table: &FilterTable) -> bool {
+    let bare = |chain: &FilterChain| FilterChain { rules: Vec::new(), ..chain.clone() };
+    let answer = udp::chain(table.family);
     let is_ours = |chain: &FilterChain| {
-        let mut rules = chain.rules.iter();
-        FilterChain { rules: Vec::new(), ..chain.clone() } == chain_of(Vec::new())
-            && rules.all(|rule| Marking::of(rule).is_some())
+        let is_marks = bare(chain) == chain_of(Vec::new()) && strange_rules(chain).next().is_none();
+        let is_answer = bare(chain) == bare(&answer)
+            && chain.rules.iter().all(|rule| answer.rules.contains(rule));
+        is_marks || is_answer
     };
-    table.other.is_empty() && table.chains.iter().all(is_ours)
+    // Another version of this program may remember for longer, or more.
+    let is_own_map = |map: &FilterMap| {
+        let own = udp::map(table.family);
+        let FilterMap { timeout_ms, entries_count_max, .. } = *map;
+        *map == FilterMap { timeout_ms, entries_count_max, ..own }
+    };
+    table.other.is_empty() && table.chains.iter().all(is_ours) && table.maps.iter().all(is_own_map)
 }
 
 fn chain_of(rules: Vec<FilterRule>) -> FilterChain {
@@ -151,15 +199,22 @@ pub(crate) fn mark_table(
         }) {
             Some(hardware_address) => {
                 let (interface, gateway) = (one.interface.clone(), gateway.clone());
-                let marking = Marking { interface, hardware_address, mark: one.mark, gateway };
+                let udp = plan.routing.follow_udp.then_some(plan.family);
+                let marking = Marking { interface, hardware_address, mark: one.mark, gateway, udp };
+                rules.extend(marking.forgetting());
                 rules.push(marking.rule());
             }
             None => unknown.push(one.gateway),
         }
     }
-    let chains = vec![chain_of(rules)];
+    let family = plan.family;
+    let (mut chains, mut maps) = (vec![chain_of(rules)], Vec::new());
+    if plan.routing.follow_udp {
+        chains.push(udp::chain(family));
+        maps.push(udp::map(family));
+    }
     if unknown.is_empty() {
-        Ok(FilterTable { family: plan.family, name, chains, other: Vec::new() })
+        Ok(FilterTable { family, name, chains, maps, other: Vec::new() })
     } else {
         Err(unknown)
     }
@@ -191,24 +246,49 @@ pub enum MarkDifference {
 pub fn mark_differences(found: &FilterTable, wanted: &FilterTable) -> Vec<MarkDifference> {
     use MarkDifference as D;
     let table = &wanted.name;
-    let bare = chain_of(Vec::new());
     let mut differences = Vec::new();
-    match found.chains.iter().find(|chain| chain.name == CHAIN) {
-        None => {
-            return vec![D::Missing(format!("chain {CHAIN} of the packet filter table {table}"))];
+    for chain in &wanted.chains {
+        let name = &chain.name;
+        match found.chains.iter().find(|one| one.name == *name) {
+            None => {
+                let what = format!("chain {name} of the packet filter table {table}");
+                differences.push(D::Missing(what));
+            }
+            Some(one) if (&one.hook, &one.other) != (&chain.hook, &chain.other) => {
+                let what = format!("chain {name} of the packet filter table {table} is another");
+                differences.push(D::Changed(what));
+            }
+            Some(_same) => {}
         }
-        Some(chain) if (&chain.hook, &chain.other) != (&bare.hook, &bare.other) => {
-            let what = format!("chain {CHAIN} of the packet filter table {table} is another");
-            differences.push(D::Changed(what));
-        }
-        Some(_same) => {}
     }
-    let is_own = |rule: &&FilterRule| Marking::of(rule).is_none();
-    let strangers = found.chains.iter().flat_map(|chain| &chain.rules).filter(is_own).count();
-    let chains = found.chains.iter().filter(|chain| chain.name != CHAIN).count();
-    for (count, what) in
-        [(strangers, "rules"), (chains, "chains"), (found.other.len(), "attributes")]
-    {
+    for map in wanted.maps.iter().filter(|map| !found.maps.contains(map)) {
+        let what = format!("map {} of the packet filter table {table}", map.name);
+        let is_other = found.maps.iter().any(|one| one.name == map.name);
+        differences.push(if is_other {
+            D::Changed(what + " is another")
+        } else {
+            D::Missing(what)
+        });
+    }
+    let answer = udp::chain(found.family);
+    if !wanted.chains.contains(&answer) && found.chains.contains(&answer) {
+        let what = format!("marks of UDP answers in the packet filter table {table}");
+        differences.push(D::Surplus(what));
+    }
+    if !differences.is_empty() {
+        return differences;
+    }
+    let strangers = found.chains.iter().flat_map(strange_rules);
+    let strangers = strangers.filter(|rule| !answer.rules.contains(rule)).count();
+    let has = |name: &str| wanted.chains.iter().any(|chain| chain.name == *name);
+    let chains = found.chains.iter().filter(|chain| !has(&chain.name)).count();
+    let maps = found.maps.iter().filter(|map| !wanted.maps.contains(map)).count();
+    for (count, what) in [
+        (strangers, "rules"),
+        (chains, "chains"),
+        (maps, "maps"),
+        (found.other.len(), "attributes"),
+    ] {
         if count > 0 {
             let what = format!("{count} {what} of others in the packet filter table {table}");
             differences.push(D::Surplus(what));
@@ -222,7 +302,16 @@ pub fn mark_differences(found: &FilterTable, wanted: &FilterTable) -> Vec<MarkDi
                 let what = format!("mark {} of packets from {gateway} ({address})", one.mark);
                 differences.push(D::Missing(what));
             }
-            Some(known) if known != one => {
+            Some(known) if *known == (Marking { udp: known.udp, ..one.clone() }) => {
+                if known.udp != one.udp {
+                    let is = if known.udp.is_some() { "is" } else { "is not" };
+                    let mark = one.mark;
+                    let what =
+                        format!("mark {mark} of packets from {gateway} {is} remembered of UDP");
+                    differences.push(D::Changed(what));
+                }
+            }
+            Some(known) => {
                 let (other, interface) = (known.hardware_address, &known.interface);
                 let what = format!(
                     "mark {} is of packets from {} ({other}, {interface}), not from {gateway} ({address}, {})",
@@ -230,7 +319,6 @@ pub fn mark_differences(found: &FilterTable, wanted: &FilterTable) -> Vec<MarkDi
                 );
                 differences.push(D::Changed(what));
             }
-            Some(_same) => {}
         }
     }
     for known in present.iter().filter(|known| planned.iter().all(|one| one.mark != known.mark)) {
@@ -245,7 +333,7 @@ pub fn mark_differences(found: &FilterTable, wanted: &FilterTable) -> Vec<MarkDi
 
 /// A table in the words of `nft`, as one command.
 pub(crate) fn nft_command(verb: &str, table: &FilterTable) -> String {
-    let family = if table.family == netlink::Family::V6 { "ip6" } else { "ip" };
+    let family = if table.family == Family::V6 { "ip6" } else { "ip" };
     let own = format!("table {family} {}", table.name);
     let delete = format!("delete {own}");
     let mut commands = match verb {
@@ -258,19 +346,34 @@ pub(crate) fn nft_command(verb: &str, table: &FilterTable) -> String {
     commands.push(format!(
         "add chain {place} {CHAIN} {{ type filter hook prerouting priority {PRIORITY}; policy accept; }}"
     ));
+    let udp = table.maps.iter().find(|map| **map == udp::map(table.family));
+    if udp.is_some() {
+        commands.insert(commands.len() - 1, udp::map_command(table.family, &place));
+    }
     for one in markings(table) {
+        let from = format!("iifname \"{}\" ether saddr {}", one.interface, one.hardware_address);
+        if let Some(family) = one.udp {
+            let forget = udp::forget_words(family, one.mark);
+            let gateway = &one.gateway;
+            commands.push(format!("add rule {place} {CHAIN} {from}{forget} comment \"{gateway}\""));
+        }
+        let remember = one.udp.map(udp::remember_words).unwrap_or_default();
         commands.push(format!(
-            "add rule {place} {CHAIN} iifname \"{}\" ether saddr {} meta mark set {} comment \"{}\"",
-            one.interface, one.hardware_address, one.mark, one.gateway
+            "add rule {place} {CHAIN} {from} meta mark set {}{remember} comment \"{}\"",
+            one.mark, one.gateway
         ));
+    }
+    if udp.is_some() {
+        commands.extend(udp::chain_commands(table.family, &place));
     }
     format!("nft '{}'", commands.join("; "))
 }
 
 /// A table in a few words.
 pub(crate) fn describe_table(table: &FilterTable) -> String {
-    let family = if table.family == netlink::Family::V6 { "ip6" } else { "ip" };
-    format!("packet filter table {family} {} ({} marks)", table.name, markings(table).len())
+    let family = if table.family == Family::V6 { "ip6" } else { "ip" };
+    let udp = if table.maps.is_empty() { "" } else { ", UDP too" };
+    format!("packet filter table {family} {} ({} marks{udp})", table.name, markings(table).len())
 }
 
 #[cfg(test)]

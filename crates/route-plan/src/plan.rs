@@ -63,6 +63,8 @@ pub struct Gateway {
     pub ports: Vec<Port>,
     /// Hardware addresses that the plan gives, in the same order.
     pub hardware_addresses: Vec<Option<HardwareAddress>>,
+    /// Systems behind it that the hosts of a network speak BFD with through it, in the same order.
+    pub bfd_peers: Vec<Option<IpAddr>>,
 }
 
 /// A host on one network.
@@ -107,6 +109,8 @@ pub struct Routing {
     pub mode: Mode,
     /// Index of the network whose hosts answer by the gateway that asked.
     pub follow: Option<usize>,
+    /// Whether UDP servers of these hosts do so too.
+    pub follow_udp: bool,
     /// Hash policy of the hosts.
     pub policy: HashPolicy,
     /// The seed of the hosts' hash; `None`: the kernel's own, which is unknown.
@@ -149,10 +153,24 @@ pub struct Watch {
     pub hold_down: Duration,
     /// Which hosts probe.
     pub mode: WatchMode,
-    /// Whether BFD sessions are kept with the gateways.
-    pub bfd: bool,
+    /// Whom BFD sessions are kept with.
+    pub bfd: Bfd,
+    /// Smallest TTL of BFD packets that are accepted over several hops; 1: any.
+    pub bfd_ttl_min: u8,
     /// File with the key that authenticates probes.
     pub key_file: Option<String>,
+}
+
+/// Whom a host speaks BFD with about its gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bfd {
+    /// Nobody.
+    #[default]
+    Off,
+    /// The gateways, over one hop (RFC 5881).
+    OneHop,
+    /// [`Gateway::bfd_peers`], each through its gateway (RFC 5883).
+    Multihop,
 }
 
 /// Who probes the gateways.

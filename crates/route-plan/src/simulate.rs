@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::hash::HashPolicy;
 use crate::plan::{
-    GATEWAYS_COUNT_MAX, Gateway, Host, Mode, Network, Plan, Port, Routing, RoutingLines, Watch,
-    WatchMode,
+    Bfd, GATEWAYS_COUNT_MAX, Gateway, Host, Mode, Network, Plan, Port, Routing, RoutingLines,
+    Watch, WatchMode,
 };
 
 /// Most hosts on each side.
@@ -68,6 +68,7 @@ pub fn plan_of(scale: &Scale) -> Result<Plan, ScaleError> {
         weight: 1,
         ports: (0..2).map(|side| port(side, 1 + counts[side] + index)).collect(),
         hardware_addresses: vec![None; 2],
+        bfd_peers: vec![None; 2],
     };
     Ok(Plan {
         name: "simulated".to_owned(),
@@ -80,6 +81,7 @@ pub fn plan_of(scale: &Scale) -> Result<Plan, ScaleError> {
         routing: Routing {
             mode: scale.mode,
             follow: None,
+            follow_udp: false,
             policy: scale.policy,
             seed: scale.seed,
             gateway_seed: None,
@@ -95,7 +97,8 @@ pub fn plan_of(scale: &Scale) -> Result<Plan, ScaleError> {
             up_after: 5,
             hold_down: Duration::from_secs(2),
             mode: WatchMode::SelfProbing,
-            bfd: false,
+            bfd: Bfd::Off,
+            bfd_ttl_min: 1,
             key_file: None,
         },
         remarks: Vec::new(),

@@ -28,7 +28,9 @@ mod watching;
 pub use lines::Form;
 pub use link::{WatchError, monotonic_ns};
 pub use metrics_server::Published;
-pub use options::{AnnounceOptions, GatewayOptions, ReflectOptions, SentinelOptions, WatchOptions};
+pub use options::{
+    AnnounceOptions, BfdPeer, GatewayOptions, ReflectOptions, SentinelOptions, WatchOptions,
+};
 pub use recorder::{Recorder, Records};
 pub use reflecting::Reflecting;
 pub use state_file::{GatewayRecord, StateFile};

@@ -14,8 +14,26 @@ pub struct GatewayOptions {
     pub address: IpAddr,
     /// Probes are sent through it.
     pub is_probed: bool,
-    /// BFD is spoken with it.
-    pub bfd: Option<Hops>,
+    /// Whom BFD is spoken with about it.
+    pub bfd: Option<BfdPeer>,
+}
+
+impl GatewayOptions {
+    /// Whether packets are sent to its Ethernet address.
+    pub(crate) fn is_sent_through(&self) -> bool {
+        let is_far = |peer: &BfdPeer| matches!(peer.hops, Hops::Several { .. });
+        self.is_probed || self.bfd.as_ref().is_some_and(is_far)
+    }
+}
+
+/// A BFD peer whose session stands for a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BfdPeer {
+    /// Its address: the gateway's own over one hop; over several that of a system behind the gateway, the peer of no other
+    /// gateway.
+    pub address: IpAddr,
+    /// How far it is. Packets over several hops are sent to the gateway's Ethernet address, whatever the routes are.
+    pub hops: Hops,
 }
 
 /// What a host watches.

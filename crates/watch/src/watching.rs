@@ -196,7 +196,7 @@ impl Watch {
         self.look_for_gateways();
         loop {
             let is_unknown = |(index, one): (usize, &GatewayOptions)| {
-                one.is_probed && self.asking.mac(index as u16).is_none()
+                one.is_sent_through() && self.asking.mac(index as u16).is_none()
             };
             let left_ns = until_ns.saturating_sub(monotonic_ns());
             if left_ns == 0 || !self.options.gateways.iter().enumerate().any(is_unknown) {
@@ -272,7 +272,7 @@ impl Watch {
                 return Err(SyscallError::new("interface", &self.options.interface, gone));
             }
             if self.sleep(stop)? {
-                self.bfd.leave();
+                self.bfd.leave(|gateway| self.asking.mac(gateway));
                 return Ok(());
             }
         }
@@ -290,7 +290,9 @@ impl Watch {
                 }
             });
         }
-        self.bfd.turn(|gateway, input: BfdInput| {
+        let asking = &self.asking;
+        let mac = |gateway| asking.mac(gateway);
+        self.bfd.turn(mac, |gateway, input: BfdInput| {
             watcher.handle_bfd(monotonic_ns(), gateway, input);
         });
         if let Some(sentinels) = &mut self.sentinels {
@@ -516,7 +518,7 @@ impl Watch {
             let state = self.watcher.state(index);
             let is_down = state == Some(GatewayState::Down);
             let is_failed = is_down || state == Some(GatewayState::Held);
-            if gateway.is_probed && (is_failed || self.asking.mac(index).is_none()) {
+            if gateway.is_sent_through() && (is_failed || self.asking.mac(index).is_none()) {
                 self.search.look(&mut self.netlink, self.interface_index, address, is_down);
             } else {
                 self.search.end(address);

@@ -46,6 +46,11 @@ pub(crate) fn follow(plan: &str) -> String {
     format!("{plan}follow = \"storage\"\n")
 }
 
+/// The same, and UDP servers do so too.
+pub(crate) fn follow_udp(plan: &str) -> String {
+    follow(plan) + "follow_udp = true\n"
+}
+
 /// The same over IPv6.
 pub(crate) fn ipv6(plan: &str) -> String {
     plan.replace("10.100.0.0/16", "fd00:c::/64")
@@ -201,6 +206,7 @@ fn theirs(family: Family) -> FilterTable {
         family,
         name: "clearstream-78".to_owned(),
         chains: vec![chain],
+        maps: Vec::new(),
         other: Vec::new(),
     }
 }

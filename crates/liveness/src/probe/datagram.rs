@@ -129,6 +129,20 @@ fn parse_v6(packet: &[u8]) -> Result<Parsed, RefusedProbeError> {
 /// The addresses are of two families, or the packet is shorter than its headers or longer than 65535 bytes.
 pub fn write_headers(
     packet: &mut [u8],
+    source: (IpAddr, u16),
+    destination: (IpAddr, u16),
+    summed_bytes: usize,
+) {
+    write_headers_with(HOP_LIMIT, packet, source, destination, summed_bytes);
+}
+
+/// [`write_headers`] with another TTL or hop limit than that of probes, 64.
+///
+/// # Panics
+/// As there.
+pub fn write_headers_with(
+    hop_limit: u8,
+    packet: &mut [u8],
     (source, source_port): (IpAddr, u16),
     (destination, destination_port): (IpAddr, u16),
     summed_bytes: usize,
@@ -141,7 +155,7 @@ pub fn write_headers(
             head[..2].copy_from_slice(&[0x45, TRAFFIC_CLASS]);
             head[2..4].copy_from_slice(&total.to_be_bytes());
             head[6] = 0x40; // do not fragment
-            head[8..10].copy_from_slice(&[HOP_LIMIT, UDP]);
+            head[8..10].copy_from_slice(&[hop_limit, UDP]);
             head[12..16].copy_from_slice(&source.octets());
             head[16..20].copy_from_slice(&destination.octets());
             let checksum = !folded(sum(head));
@@ -154,7 +168,7 @@ pub fn write_headers(
             let class = 6 << 28 | u32::from(TRAFFIC_CLASS) << 20;
             head[..4].copy_from_slice(&class.to_be_bytes());
             head[4..6].copy_from_slice(&(total - V6_BYTES as u16).to_be_bytes());
-            head[6..8].copy_from_slice(&[UDP, HOP_LIMIT]);
+            head[6..8].copy_from_slice(&[UDP, hop_limit]);
             head[8..24].copy_from_slice(&source.octets());
             head[24..40].copy_from_slice(&destination.octets());
             V6_BYTES

@@ -30,6 +30,7 @@ fn marking() -> FilterTable {
         family: Family::V4,
         name: "clearstream-77".to_owned(),
         chains: vec![chain],
+        maps: Vec::new(),
         other: Vec::new(),
     }
 }
@@ -90,17 +91,88 @@ fn a_table_is_the_same_after_a_journal_and_says_what_it_holds() {
     assert_eq!(batch[4].body, [0, 0, 0, 10]);
 }
 
+/// A table with a map that its rule fills.
+fn remembering() -> FilterTable {
+    let mut table = marking();
+    table.maps.push(FilterMap {
+        name: "asked".to_owned(),
+        key_type: 0x734d,
+        key_bytes: 12,
+        data_type: 19,
+        data_bytes: 4,
+        timeout_ms: 180_000,
+        entries_count_max: 65_536,
+    });
+    table.chains[0].rules[0].expressions.extend([
+        Expression::LoadMeta(MetaKey::Protocol),
+        Expression::Compare(Comparison::Equal, vec![17]),
+        Expression::LoadPayloadAt {
+            register: 9,
+            base: PayloadBase::Transport,
+            offset_bytes: 0,
+            length_bytes: 2,
+        },
+        Expression::LoadMetaAt { register: 2, key: MetaKey::Mark },
+        Expression::Remember { map: "asked".to_owned(), register: 2 },
+        Expression::LookUp { map: "asked".to_owned() },
+        Expression::Forget { map: "asked".to_owned(), register: 2 },
+    ]);
+    table
+}
+
+#[test]
+fn a_map_is_made_before_the_rules_that_fill_it_and_is_the_same_after_a_journal() {
+    let table = remembering();
+    assert_eq!(FilterTable::decode(&table.encode().unwrap()), Ok(table.clone()));
+    let kinds: Vec<u16> = table.create().unwrap().iter().map(|message| message.kind).collect();
+    assert_eq!(kinds, [2560, 2569, 2563, 2566]);
+}
+
+/// What the kernel adds when it lists them: time limits of their own, flags.
+#[test]
+fn steps_with_maps_are_the_same_as_the_kernel_lists_them() {
+    for (step, name) in [
+        (Expression::Remember { map: "asked".to_owned(), register: 2 }, "dynset"),
+        (Expression::LookUp { map: "asked".to_owned() }, "lookup"),
+    ] {
+        let listed = |flags: u32, timeout: u64| {
+            let mut encoder = Encoder::default();
+            encoder.text(1, name);
+            encoder.nested(2, |data| {
+                data.text(1, "asked");
+                if name == "dynset" {
+                    data.attribute(3, &1_u32.to_be_bytes());
+                    data.attribute(4, &1_u32.to_be_bytes());
+                    data.attribute(5, &2_u32.to_be_bytes());
+                    data.attribute(6, &timeout.to_be_bytes());
+                    data.attribute(9, &flags.to_be_bytes());
+                } else {
+                    data.attribute(2, &1_u32.to_be_bytes());
+                    data.attribute(3, &1_u32.to_be_bytes());
+                    data.attribute(5, &flags.to_be_bytes());
+                }
+            });
+            Expression::parse(&encoder.finish().unwrap()).unwrap()
+        };
+        assert_eq!(listed(0, 0), step);
+        assert!(matches!(listed(1, 0), Expression::Other(_)), "another meaning");
+        if name == "dynset" {
+            assert!(matches!(listed(0, 1000), Expression::Other(_)), "another meaning");
+        }
+    }
+}
+
 #[test]
 fn tables_of_others_are_left_out_and_everything_finds_its_table() {
-    let (ours, mut theirs) = (marking(), marking());
+    let (ours, mut theirs) = (remembering(), remembering());
     theirs.name = "theirs".to_owned();
     let bodies = |kind: u16| -> Vec<Vec<u8>> {
         let all = [&theirs, &ours].map(|table| table.create().unwrap());
         let of_kind = all.into_iter().flatten().filter(|message| message.kind == kind);
         of_kind.map(|message| message.body).collect()
     };
-    let lists = [bodies(2560), bodies(2563), bodies(2566)];
-    let lists = [&lists[0][..], &lists[1], &lists[2]];
+    let lists = [bodies(2560), bodies(2563), bodies(2566), bodies(2569)];
+    let lists = lists.each_ref().map(Vec::as_slice);
     let found = FilterTable::assemble(lists, |name| name.starts_with("clearstream-"));
     assert_eq!(found, Ok(vec![ours]));
 }
@@ -124,7 +196,8 @@ fn any_bytes_are_a_table_or_refused() {
         FilterTable::decode(bytes).ok();
         Expression::parse(bytes).ok();
         generation_of(bytes).ok();
-        FilterTable::assemble([&[bytes.to_vec()], &[], &[]], |_| true).ok();
-        FilterTable::assemble([&[], &[bytes.to_vec()], &[bytes.to_vec()]], |_| true).ok();
+        let one = [bytes.to_vec()];
+        FilterTable::assemble([&one, &[], &[], &[]], |_| true).ok();
+        FilterTable::assemble([&[], &one, &one, &one], |_| true).ok();
     });
 }

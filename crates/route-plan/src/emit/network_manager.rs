@@ -2,16 +2,24 @@
 
 use core::fmt::Write as _;
 
-use netlink::{Action, table};
+use netlink::{Action, Family, table};
 
 use super::{Emission, HEAD, Source, family_word};
+
+/// Above 0, which connections have that say nothing: of several for an interface the one with the highest comes up.
+const PRIORITY: u8 = 100;
 
 pub(super) fn emit(source: &Source<'_>, emission: &mut Emission) {
     let interface = &source.port.interface;
     let family = family_word(source.plan.family);
+    // A family that is not named is automatic, and NetworkManager would ask for an IPv4 address by DHCP.
+    let other = match source.plan.family {
+        Family::V4 => "",
+        Family::V6 => "[ipv4]\nmethod=disabled\n\n",
+    };
     let mut text = format!(
-        "{HEAD}[connection]\nid=clearstream-gateway-{interface}\ntype=ethernet\ninterface-name={interface}\n\n\
-         [{family}]\nmethod=manual\naddress1={}\n",
+        "{HEAD}[connection]\nid=clearstream-gateway-{interface}\ntype=ethernet\ninterface-name={interface}\n\
+         autoconnect-priority={PRIORITY}\n\n{other}[{family}]\nmethod=manual\naddress1={}\n",
         source.address()
     );
     let mut number = 0;
@@ -46,6 +54,11 @@ pub(super) fn emit(source: &Source<'_>, emission: &mut Emission) {
     );
     emission.files.push((path, text));
     emission.lacks.push(source.lack_of_nexthops("NetworkManager"));
+    emission.lacks.push(
+        "NetworkManager gives routes and rules the protocol `static`: `clearstream gateway check` calls them \
+         foreign, and `apply` refuses beside them"
+            .to_owned(),
+    );
     emission.lacks.push(
         "the type of the connection is `ethernet`: write `infiniband` for IP over InfiniBand; the file must be \
          root's, with mode 600"

@@ -61,7 +61,9 @@ fn lacks(source: &Source<'_>, emission: &mut Emission) {
             .push(format!("networkd takes weights to {WEIGHT_MAX}; greater ones are cut"));
     }
     emission.lacks.push(
-        "networkd gives nexthops the protocol `static`: `clearstream gateway check` calls them foreign".to_owned(),
+        "networkd gives nexthops the protocol `static`: `clearstream gateway check` calls them foreign, and \
+         `apply` refuses beside them"
+            .to_owned(),
     );
 }
 

@@ -52,6 +52,41 @@ fn systems_without_nexthops_say_what_is_missing() {
 }
 
 #[test]
+fn each_system_is_told_what_makes_the_marks_that_it_cannot_make() {
+    let mut plan = cumulus("pairs");
+    plan.routing.follow = Some(1);
+    for (system, instead) in [
+        (System::Networkd, Some("only `unit` and `ansible`")),
+        (System::Netplan, Some("only `unit` and `ansible`")),
+        (System::NetworkManager, Some("only `unit` and `ansible`")),
+        (System::Ifupdown, Some("`clearstream gateway apply` makes them")),
+        (System::Unit, None),
+        (System::Ansible, None),
+    ] {
+        let emission = emit(&plan, plan.find("wolf01").unwrap(), system, PACKAGED_PROGRAM).unwrap();
+        let told = emission.lacks.iter().find(|lack| lack.starts_with("the marks of `follow`"));
+        assert_eq!(told.is_some(), instead.is_some(), "{system:?}");
+        assert!(told.is_none_or(|told| told.contains(instead.unwrap_or_default())), "{told:?}");
+    }
+}
+
+#[test]
+fn network_manager_asks_for_no_address_of_the_other_family() {
+    let ipv4 = emitted("pairs", "wolf01", System::NetworkManager);
+    assert!(!file(&ipv4, ".nmconnection").contains("disabled"), "IPv6 is the kernel's business");
+    let mut plan = cumulus("pairs");
+    plan.family = Family::V6;
+    let emission =
+        emit(&plan, plan.find("wolf01").unwrap(), System::NetworkManager, PACKAGED_PROGRAM);
+    let emission = emission.unwrap();
+    let text = file(&emission, ".nmconnection");
+    assert!(
+        text.contains("autoconnect-priority=100\n\n[ipv4]\nmethod=disabled\n\n[ipv6]\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn ifupdown_makes_and_unmakes_everything_in_order() {
     let emission = emitted("resilient", "wolf01", System::Ifupdown);
     let text = file(&emission, "clearstream-gateway");

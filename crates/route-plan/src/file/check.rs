@@ -1,6 +1,7 @@
 //! From the tables of a plan file to a plan, collecting what is wrong.
 
 mod numbers;
+mod peers;
 
 use core::net::IpAddr;
 use core::ops::Range;
@@ -32,6 +33,8 @@ pub(super) struct Reader<'a> {
     addresses: BTreeMap<IpAddr, String>,
     /// Hardware addresses with their networks.
     hardware: BTreeSet<(String, HardwareAddress)>,
+    /// BFD peers with the networks of the hosts that speak with them.
+    peers: BTreeSet<(String, IpAddr)>,
 }
 
 impl<'a> Reader<'a> {
@@ -42,6 +45,7 @@ impl<'a> Reader<'a> {
             names: BTreeSet::new(),
             addresses: BTreeMap::new(),
             hardware: BTreeSet::new(),
+            peers: BTreeSet::new(),
         }
     }
 
@@ -58,6 +62,7 @@ impl<'a> Reader<'a> {
         let hosts = self.hosts(raw, &networks);
         let routing = self.routing(&raw.routing, &networks, gateways.len());
         let watch = self.watch(&raw.watch);
+        self.check_bfd(raw, &gateways);
         let mut plan = Plan {
             name: raw.name.get_ref().clone(),
             family,
@@ -153,8 +158,12 @@ impl<'a> Reader<'a> {
         for name in &names {
             self.take_name(name, &table.name);
         }
-        let tables =
-            [Some(&table.addresses), Some(&table.interfaces), table.hardware_addresses.as_ref()];
+        let tables = [
+            Some(&table.addresses),
+            Some(&table.interfaces),
+            table.hardware_addresses.as_ref(),
+            table.bfd_peers.as_ref(),
+        ];
         for given in tables.into_iter().flatten() {
             for name in given.get_ref().keys() {
                 if networks.iter().all(|network| network.name != *name.get_ref()) {
@@ -168,6 +177,8 @@ impl<'a> Reader<'a> {
             .iter()
             .map(|network| self.hardware_addresses(table, network, names.len()))
             .collect();
+        let peers: Vec<Vec<IpAddr>> =
+            networks.iter().map(|network| self.bfd_peers(table, network, names.len())).collect();
         let of_number = |number: usize| -> Option<Vec<Port>> {
             ports.iter().map(|ports| ports.get(number).cloned()).collect()
         };
@@ -178,6 +189,7 @@ impl<'a> Reader<'a> {
                 weight: weight?,
                 ports: of_number(number)?,
                 hardware_addresses: known,
+                bfd_peers: peers.iter().map(|peers| peers.get(number).copied()).collect(),
             })
         };
         names.iter().enumerate().filter_map(gateway).collect()
@@ -227,7 +239,12 @@ impl<'a> Reader<'a> {
         }
         let mut addresses = Vec::new();
         for text in texts {
-            match text.parse() {
+            match text.parse::<HardwareAddress>() {
+                Ok(address) if !address.is_of_one_station() => {
+                    let reason =
+                        format!("{text} is the address of no station: no packet comes from it");
+                    self.wrong(given.span(), reason);
+                }
                 Ok(address) if self.hardware.insert((network.name.clone(), address)) => {
                     addresses.push(address);
                 }
@@ -256,11 +273,7 @@ impl<'a> Reader<'a> {
         if let Some(why) = interface_objection(interface.get_ref()) {
             self.wrong(interface.span(), format!("the interface '{}' {why}", interface.get_ref()));
         }
-        let numerals = match network.prefix.family() {
-            Family::V4 => Numerals::Decimal,
-            Family::V6 => Numerals::Hexadecimal,
-        };
-        let texts = self.expanded(addresses, numerals);
+        let texts = self.expanded(addresses, numerals(network));
         if texts.is_empty() || names.is_empty() {
             return Vec::new();
         }
@@ -390,6 +403,14 @@ fn place_of_gateway(raw: &RawPlan, index: usize) -> Range<usize> {
         }
     }
     raw.name.span()
+}
+
+/// How ranges of a network's addresses count.
+fn numerals(network: &Network) -> Numerals {
+    match network.prefix.family() {
+        Family::V4 => Numerals::Decimal,
+        Family::V6 => Numerals::Hexadecimal,
+    }
 }
 
 fn unknown_network(name: &str, networks: &[Network]) -> String {

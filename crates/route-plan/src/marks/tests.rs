@@ -111,6 +111,48 @@ fn a_plan_that_no_longer_follows_takes_its_marks_away_before_its_rules() {
 }
 
 #[test]
+fn what_is_remembered_of_udp_reads_as_a_person_would_type_it() {
+    let mut plan = plan();
+    plan.routing.follow_udp = true;
+    let found = found(&state(&plan));
+    let table = made(&plan, &found);
+    assert!(is_mark_table(&table));
+    assert_eq!(describe_table(&table), "packet filter table ip clearstream-77 (2 marks, UDP too)");
+    let rule = |mark: u32| {
+        let from = format!("iifname \"ib1\" ether saddr 02:00:00:00:00:{mark:02x}");
+        let key = "ip saddr . udp sport . udp dport";
+        format!(
+            "add rule ip clearstream-77 follow {from} meta l4proto udp meta mark set {key} map @asked meta mark != {mark} \
+             delete @asked {{ {key} : meta mark }} comment \"sn{mark}\"; add rule ip clearstream-77 follow {from} meta \
+             mark set {mark} meta l4proto udp update @asked {{ {key} : meta mark }} comment \"sn{mark}\"; "
+        )
+    };
+    assert_eq!(
+        nft_command("add", &table),
+        [
+            "nft 'add table ip clearstream-77; add map ip clearstream-77 asked { type ipv4_addr . inet_service . \
+             inet_service : mark; flags dynamic,timeout; timeout 180s; size 65536; }; add chain ip clearstream-77 follow \
+             { type filter hook prerouting priority -150; policy accept; }; ",
+            &rule(1),
+            &rule(2),
+            "add chain ip clearstream-77 answer { type route hook output priority -150; policy accept; }; add rule ip \
+             clearstream-77 answer meta mark 0 meta l4proto udp meta mark set ip daddr . udp dport . udp sport map @asked'",
+        ]
+        .concat()
+    );
+    // An older version's may be replaced; what others have put into it may not.
+    let mut older = table.clone();
+    older.maps[0].timeout_ms = 1;
+    assert!(is_mark_table(&older) && mark_differences(&older, &table).len() == 1);
+    let mut foreign = table.clone();
+    foreign.maps[0].key_bytes = 4;
+    assert!(!is_mark_table(&foreign));
+    let mut foreign = table.clone();
+    foreign.chains[1].rules.push(FilterRule::with_comment(Vec::new(), "theirs"));
+    assert!(!is_mark_table(&foreign));
+}
+
+#[test]
 fn every_difference_of_a_table_is_named() {
     use MarkDifference as D;
     let plan = plan();

@@ -54,12 +54,12 @@ impl NetlinkSocket {
     ) -> Result<(u32, Vec<FilterTable>), NetlinkError> {
         for _attempt in 0..DUMPS_COUNT_MAX {
             let generation = self.filter_generation()?;
-            let mut lists = [const { Vec::new() }; 3];
+            let mut lists = [const { Vec::new() }; 4];
             for (list, question) in lists.iter_mut().zip(FilterTable::dumps(family)) {
                 *list = self.dump(&question)?;
             }
             if self.filter_generation()? == generation {
-                let lists = [&lists[0][..], &lists[1], &lists[2]];
+                let lists = lists.each_ref().map(Vec::as_slice);
                 return Ok((generation, FilterTable::assemble(lists, is_wanted)?));
             }
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use liveness::bfd::Hops;
 use serde_json::json;
+use watch::BfdPeer;
 
 use crate::rig::{Daemon, Failure, Place, Rig};
 use crate::watched::{Watched, address, options};
@@ -45,46 +46,50 @@ fn is_missing(program: &str, package: &str) -> bool {
     is_missing
 }
 
-/// The host speaks BFD with gateway 0 over one hop and with the far host, which stands for gateway 1, over
-/// several, through gateway 0.
+/// The host speaks BFD with gateway 0 over one hop and with the far host over several, through gateway 1, though its own
+/// route to the far host is by gateway 0. The far host's route back is by gateway 1.
 fn watch_with_bfd(rig: &Rig, ttl_min: u8) -> Watched {
     let mut options = options(false);
     for gateway in &mut options.gateways {
         gateway.is_probed = false;
     }
-    options.gateways[0].bfd = Some(Hops::One);
-    options.gateways[1].bfd = Some(Hops::Several { ttl_min });
-    options.gateways[1].address = address(false, Place::Far);
+    let peer = |place, hops| Some(BfdPeer { address: address(false, place), hops });
+    options.gateways[0].bfd = peer(Place::Gateway(0), Hops::One);
+    options.gateways[1].bfd = peer(Place::Far, Hops::Several { ttl_min });
     rig.ip(Place::Host, "route add 10.10.0.0/24 via 10.100.0.91");
-    rig.ip(Place::Far, "route add 10.100.0.0/16 via 10.10.0.11");
+    rig.ip(Place::Far, "route add 10.100.0.0/16 via 10.10.0.12");
     Watched::start(rig, options)
 }
 
-/// Up, down when gateway 0 hangs, up again when it is back, and no flapping.
+/// Up; down when its gateway hangs and no other one, up again when that is back; and no flapping.
 fn fails_and_comes_back(rig: &Rig, watched: &Watched) {
     let longest = Duration::from_secs(10);
-    let wait_until_both_say = |what: &str| {
-        for name in ["g0", "g1"] {
+    let wait_until = |names: &[&str], what: &str| {
+        for name in names {
             let wanted = [("event", json!("bfd")), ("name", json!(name)), ("says", json!(what))];
             println!("{name} {what} after {:?}", watched.events.wait(longest, &wanted));
         }
+        let of_bfd = watched.events.events().into_iter().filter(|event| event["event"] == "bfd");
+        assert_eq!(of_bfd.count(), names.len(), "{:#?}", watched.events.events());
         watched.events.clear();
     };
     let stays_up = || {
         std::thread::sleep(Duration::from_millis(600));
         assert_eq!(watched.events.events(), [] as [serde_json::Value; 0], "flapping");
     };
-    wait_until_both_say("up");
+    wait_until(&["g0", "g1"], "up");
     // The time until both ends have gone over to 50 ms is where flapping was seen.
     stays_up();
-    rig.fail(0, Failure::Hang);
-    wait_until_both_say("down");
-    watched.steered(&[2]);
-    rig.repair(0, Failure::Hang);
-    wait_until_both_say("up");
-    watched.steered(&[0, 1, 2]);
-    watched.events.clear();
-    stays_up();
+    for (gateway, name, others) in [(0, "g0", [1, 2]), (1, "g1", [0, 2])] {
+        rig.fail(gateway, Failure::Hang);
+        wait_until(&[name], "down");
+        watched.steered(&others);
+        rig.repair(gateway, Failure::Hang);
+        wait_until(&[name], "up");
+        watched.steered(&[0, 1, 2]);
+        watched.events.clear();
+        stays_up();
+    }
 }
 
 fn bird(rig: &Rig, folder: &Folder, place: Place, id: &str, neighbour: &str) -> Daemon {

@@ -16,7 +16,7 @@ use ::watch::{
 };
 use gateway::{Asked, Steered, far_hosts, plan_id, reflect_options, watch_options};
 use liveness::siphash::Key;
-use route_plan::{Host, Plan, Role};
+use route_plan::{Bfd, Host, Plan, Role};
 use rustix::event::EventfdFlags;
 use sys::SyscallError;
 
@@ -67,9 +67,10 @@ pub(crate) struct WatchArgs {
     /// Hosts that answer probes [default: two of each other network].
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     far: Vec<String>,
-    /// Speak BFD with the gateways (RFC 5881), even if the plan does not say so.
-    #[arg(long)]
-    bfd: bool,
+    /// Speak BFD, whatever the plan says: with the gateways themselves (RFC 5881), or over several hops with the plan's
+    /// `bfd_peers` (RFC 5883) [default without HOPS: one].
+    #[arg(long, value_name = "HOPS", num_args = 0..=1, require_equals = true, default_missing_value = "one")]
+    bfd: Option<Distance>,
     /// Send a full-size probe in every N-th round, 0 for never [default: five times a second].
     #[arg(long, value_name = "N")]
     full_every: Option<u32>,
@@ -97,6 +98,24 @@ pub(crate) struct WatchArgs {
 pub(crate) struct ReflectArgs {
     #[command(flatten)]
     end: EndOptions,
+}
+
+/// How far BFD's peers are.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Distance {
+    /// The gateways, on the host's link.
+    One,
+    /// Systems behind the gateways, each through its gateway.
+    Multihop,
+}
+
+impl Distance {
+    fn bfd(self) -> Bfd {
+        match self {
+            Self::One => Bfd::OneHop,
+            Self::Multihop => Bfd::Multihop,
+        }
+    }
 }
 
 impl EndOptions {
@@ -156,7 +175,7 @@ pub(super) fn run(args: &WatchArgs, json: bool) -> VerbResult {
     let were_down = StateFile::read(&state_file, &plan.name).map(|file| file.were_down());
     let asked = Asked {
         far: args.far.clone(),
-        bfd: args.bfd,
+        bfd: args.bfd.map(Distance::bfd),
         full_every: args.full_every,
         were_down: were_down.unwrap_or_default(),
     };

@@ -6,7 +6,7 @@ use super::Reader;
 use crate::file::line_of;
 use crate::file::raw::{Number, RawRouting, RawWatch, Text};
 use crate::hash::HashPolicy;
-use crate::plan::{Buckets, Mode, Network, Routing, RoutingLines, Watch, WatchMode};
+use crate::plan::{Bfd, Buckets, Mode, Network, Routing, RoutingLines, Watch, WatchMode};
 use crate::wanted::NEXTHOP_IDS_COUNT;
 
 /// Protocols that the kernel or a routing daemon marks its routes with (`rtnetlink.h`): what they
@@ -74,6 +74,7 @@ impl Reader<'_> {
         Some(Routing {
             mode: self.mode(raw, gateways_count)?,
             follow: self.follow(raw, networks)?,
+            follow_udp: raw.follow_udp.as_ref().is_some_and(|given| *given.get_ref()),
             policy,
             seed: self.seed(&raw.seed)?,
             gateway_seed: self.seed(&raw.gateway_seed)?,
@@ -107,13 +108,21 @@ impl Reader<'_> {
         }
         let multiplier = self.number(&raw.multiplier, "multiplier", 1..=255, 3)?;
         let up_after = self.number(&raw.up_after, "up_after", 1..=255, 5)?;
+        let bfd = raw.bfd.as_ref().map_or(Bfd::Off, |given| given.get_ref().0);
+        let bfd_ttl_min = self.number(&raw.bfd_ttl_min, "bfd_ttl_min", 1..=255, 1)?;
+        if let (Bfd::OneHop, Some(given)) = (bfd, &raw.bfd_ttl_min) {
+            let reason = "bfd_ttl_min belongs to bfd = \"multihop\"; over one hop only a TTL of 255 is accepted \
+                          (RFC 5881)";
+            self.wrong(given.span(), reason);
+        }
         Some(Watch {
             interval,
             multiplier: u8::try_from(multiplier).ok()?,
             up_after: u8::try_from(up_after).ok()?,
             hold_down,
             mode,
-            bfd: raw.bfd.unwrap_or(false),
+            bfd,
+            bfd_ttl_min: u8::try_from(bfd_ttl_min).ok()?,
             key_file: raw.key_file.as_ref().map(|file| file.get_ref().clone()),
         })
     }
@@ -150,7 +159,14 @@ impl Reader<'_> {
     }
 
     fn follow(&mut self, raw: &RawRouting, networks: &[Network]) -> Option<Option<usize>> {
-        let Some(wanted) = &raw.follow else { return Some(None) };
+        let Some(wanted) = &raw.follow else {
+            if let Some(given) = raw.follow_udp.as_ref().filter(|given| *given.get_ref()) {
+                let reason =
+                    "follow_udp needs `follow`, which names the network whose hosts follow";
+                self.wrong(given.span(), reason);
+            }
+            return Some(None);
+        };
         let found = networks.iter().position(|network| network.name == *wanted.get_ref());
         if found.is_none() {
             let mut reason = super::unknown_network(wanted.get_ref(), networks);
