@@ -4,17 +4,17 @@
 mod cc_root;
 mod cli;
 mod explain;
-mod gateway_bfd_root;
-mod gateway_follow_root;
-mod gateway_lab_root;
-mod gateway_stalls_root;
-mod gateway_units_root;
-mod gateway_watch_root;
 mod mpi_slow_rank;
 mod packets;
-/// What a link or a clock sets the pace of, and no core here: `tools/test` runs three at a time, with nothing else beside
-/// them.
+/// What a link or a clock sets the pace of, and no core here: `tools/test` runs three at a time, beside what is left to
+/// be built at idle priority.
 mod paced {
+    mod gateway_bfd_root;
+    mod gateway_follow_root;
+    mod gateway_lab_root;
+    mod gateway_stalls_root;
+    mod gateway_units_root;
+    mod gateway_watch_root;
     mod gateway_weights_root;
     mod reproduce_cumulus_root;
     mod tune_gain_root;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::gateway_lab_root::{Files, Lab, run};
+use super::gateway_lab_root::{Files, Lab, run};
 use testkit::root::is_root;
 
 /// Has each gateway send so many Mbit/s to the storage network.

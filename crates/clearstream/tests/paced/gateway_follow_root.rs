@@ -16,9 +16,9 @@ use rustix::process::{Pid, Signal};
 use sys::netlink_socket::NetlinkSocket;
 use testkit::root::is_root;
 
+use super::gateway_lab_root::{Files, Lab};
+use super::gateway_watch_root::{Failure, Rig, Watcher, namespace_of, youngest};
 use crate::PROGRAM;
-use crate::gateway_lab_root::{Files, Lab};
-use crate::gateway_watch_root::{Failure, Rig, Watcher, namespace_of, youngest};
 
 const FLOWS_COUNT: usize = 24;
 /// Questions of each flow.

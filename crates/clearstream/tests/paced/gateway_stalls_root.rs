@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use stats::Judgement;
 use testkit::effort;
 
-use crate::gateway_lab_root::Files;
+use super::gateway_lab_root::Files;
 use testkit::root::is_root;
 
-use crate::gateway_watch_root::{Failure, Flow, Pace, Rig, Watcher};
+use super::gateway_watch_root::{Failure, Flow, Pace, Rig, Watcher};
 
 /// Longest stall of a bulk flow and of an operation on files, at 50 ms three times.
 const STALL_MAX: Duration = Duration::from_secs(1);

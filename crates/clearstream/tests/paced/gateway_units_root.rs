@@ -10,9 +10,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 use testkit::root::is_root;
 
+use super::gateway_lab_root::{Lab, run};
+use super::gateway_watch_root::youngest;
 use crate::PROGRAM;
-use crate::gateway_lab_root::{Lab, run};
-use crate::gateway_watch_root::youngest;
 
 /// The units of the host `c1`, as they run in a lab.
 struct Units {
@@ -86,7 +86,7 @@ fn units_apply_watch_and_revert_with_the_capabilities_they_keep_root() {
     let emitted = serde_json::from_slice(&emitted).expect("JSON");
     let folder = lab.folder.to_str().expect("text").to_owned();
     let units = Units { emitted, folder };
-    let plan = include_str!("../../../labs/gateways/cumulus.toml");
+    let plan = include_str!("../../../../labs/gateways/cumulus.toml");
     fs::write(lab.folder.join("cumulus.toml"), plan).expect("written");
     let key = lab.folder.join("cumulus.key");
     fs::write(&key, "000102030405060708090a0b0c0d0e0f\n").expect("written");

@@ -9,9 +9,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 use testkit::root::is_root;
 
-use crate::gateway_follow_root::Running;
-use crate::gateway_lab_root::Files;
-use crate::gateway_watch_root::{Rig, Watcher};
+use super::gateway_follow_root::Running;
+use super::gateway_lab_root::Files;
+use super::gateway_watch_root::{Rig, Watcher};
 
 /// Ten times what a session needs to come up.
 const NEVER: Duration = Duration::from_secs(5);

@@ -41,7 +41,7 @@ impl Lab {
         let name = format!("{name}{}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
         std::fs::create_dir_all(&folder).expect("a folder of our own");
-        let text = include_str!("../../../labs/cumulus.toml");
+        let text = include_str!("../../../../labs/cumulus.toml");
         let text = match files {
             Files::With => text,
             // Its clients' packets would be counted too.

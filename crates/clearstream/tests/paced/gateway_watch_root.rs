@@ -19,8 +19,8 @@ use stats::Judgement;
 use testkit::effort;
 use testkit::root::is_root;
 
+use super::gateway_lab_root::{Files, Lab, run};
 use crate::PROGRAM;
-use crate::gateway_lab_root::{Files, Lab, run};
 
 /// Longest stall of a paced flow, at 50 ms three times.
 const STALL_MAX: Duration = Duration::from_millis(500);
@@ -57,7 +57,7 @@ impl Rig {
 
     /// Applies the plan as `edit` has it, in place of the one before.
     pub(crate) fn apply(&self, edit: &dyn Fn(&str) -> String) {
-        let text = edit(include_str!("../../../labs/gateways/cumulus.toml"));
+        let text = edit(include_str!("../../../../labs/gateways/cumulus.toml"));
         let watch = if text.contains("[watch]") { "" } else { "[watch]" };
         let text = format!("{text}\n{watch}\nhold_down = \"0s\"\n");
         fs::write(&self.plan, text).expect("written");
