@@ -16,6 +16,8 @@ const ABSENCE_NS: u64 = 50_000;
 const BEHIND_POLLS_MAX: u32 = 64;
 /// A peer that let a packet wait counts as computing until so many did not wait.
 const PROMPT_PKTS: u8 = 64;
+/// Timeouts in a row after which nothing is retransmitted to any peer before it answers.
+const RETRANSMISSIONS_MAX: u8 = 2;
 
 impl Machine {
     /// Reports that the owner now begins to look for packets. An owner that calls neither this nor
@@ -50,10 +52,10 @@ impl Machine {
         self.peers[peer as usize].inn.until_prompt_pkts > 0
     }
 
-    /// Provokes an answer that is overdue, by a `Ping`. To a peer that is not known to compute, the last packet is retransmitted first: its
-    /// acknowledgement shows what else is lost, a round trip earlier than the answer to a `Ping` would.
+    /// Provokes an answer that is overdue, by a `Ping`. To a peer that is not known to compute, a packet is retransmitted the first times: the
+    /// last, whose acknowledgement shows what else is lost a round trip earlier than the answer to a `Ping` would, then the oldest.
     pub(super) fn probe_path(&mut self, peer: u32, timeouts: u8) {
-        let is_bare = timeouts > 0 || self.is_computing(peer);
+        let is_bare = timeouts >= RETRANSMISSIONS_MAX || self.is_computing(peer);
         let known = &mut self.peers[peer as usize];
         known.must.ping |= known.silence.is_pinged || is_bare;
         known.must.greet |= timeouts >= TIMEOUTS_BEFORE_DOUBT;
@@ -61,15 +63,18 @@ impl Machine {
         if is_bare {
             return;
         }
-        let mut last = None;
+        let mut probe = None;
         let mut index = self.peers[peer as usize].out.flights.front();
         while index != NONE {
             if self.flights[index].state == FlightState::UnderWay {
-                last = Some(index);
+                probe = Some(index);
+                if timeouts > 0 {
+                    break;
+                }
             }
             index = self.flights[index].link.next();
         }
-        if let Some(index) = last {
+        if let Some(index) = probe {
             self.lose(peer, index);
         }
     }
