@@ -35,7 +35,6 @@ const OFI_RXM: &str = "Open MPI ofi tcp;ofi_rxm";
 const OFI_NET: &str = "Open MPI ofi net";
 const UCX: &str = "Open MPI UCX tcp";
 const VADER: &str = "Open MPI vader";
-const TCP_VADER: &str = "Open MPI tcp, vader inside a host";
 const BOTH: &str = "ClearStream, UDP, shared memory inside a host";
 /// What the requirement names.
 const PEERS: [&str; 4] = [TCP, OFI_RXM, OFI_NET, UCX];
@@ -61,7 +60,6 @@ pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
 enum Way {
     Ours,
     Tcp,
-    TcpAndVader,
     Ofi(&'static str),
     Ucx,
     Vader,
@@ -85,11 +83,6 @@ impl Way {
             Self::Ours => String::new(),
             Self::Tcp => {
                 format!("--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include {interface}")
-            }
-            Self::TcpAndVader => {
-                format!(
-                    "--mca pml ob1 --mca btl tcp,vader,self --mca btl_tcp_if_include {interface}"
-                )
             }
             Self::Vader => "--mca pml ob1 --mca btl vader,self".to_owned(),
             Self::Ofi(provider) => format!(
@@ -227,10 +220,9 @@ fn rate(effort: Effort) -> Comparison {
 fn all_to_all(effort: Effort) -> Comparison {
     let mut contenders = vec![ours(BOTH, Load::AllToAll, "direct")];
     contenders.extend(peers(Load::AllToAll));
-    contenders.push(peer(TCP_VADER, Load::AllToAll, Way::TcpAndVader));
-    let row = |name, peers: &[&str], gate| RowPlan {
+    let row = RowPlan {
         figure: "exchange_s",
-        ..row(name, true, BOTH, peers, gate)
+        ..row("messages-alltoall-1-byte", true, BOTH, &PEERS, Gate::Ratio(0.75))
     };
     Comparison {
         name: "messages-alltoall",
@@ -240,10 +232,7 @@ fn all_to_all(effort: Effort) -> Comparison {
         medium: Medium::Veth,
         effort,
         contenders,
-        rows: vec![
-            row("messages-alltoall-1-byte", &PEERS, Gate::Ratio(0.75)),
-            row("messages-alltoall-1-byte-vader", &[TCP_VADER], Gate::None),
-        ],
+        rows: vec![row],
     }
 }
 
