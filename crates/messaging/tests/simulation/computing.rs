@@ -83,9 +83,10 @@ fn the_window_grows_while_both_ends_compute() {
         let now_ns = world.now_ns;
         world.compute(0, now_ns + MS);
         world.compute(1, now_ns + MS + 300 * US);
-        world.run_for(MS + 400 * US);
+        // The answers of this round wait for the next: less than a round trip is left of it.
+        world.run_for(MS + 310 * US);
     }
-    // 1.6 MB, of which 24 kB leave at first.
+    // 1.6 MB, of which 24 kB leave in the first round.
     let took_ns = world.now_ns - began_ns;
     assert!(rounds <= 16, "{rounds} rounds, {took_ns} ns, {} bytes", window_bytes(&world));
     assert_eq!(counters(&world, 0).spurious_losses, 0);
