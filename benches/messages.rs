@@ -1,5 +1,5 @@
 //! Messages of stock Open MPI: over our provider, over its own TCP, over other libfabric providers and over UCX, with the
-//! same ranks (`clearstream rank ping-pong`) on the same cores.
+//! same ranks (`clearstream rank`) on the same cores.
 //!
 //! Between two hosts (network namespaces, a veth pair) Open MPI starts its daemons by a script that enters the host's
 //! namespace. Inside a host both ranks are on this one.
@@ -24,6 +24,8 @@ const LAUNCHER: &str = "mpirun.openmpi";
 const BESIDES: Duration = Duration::from_secs(30);
 /// The long message, bytes.
 const LONG_BYTES: u64 = 4 << 20;
+/// Messages of whose rate is told, bytes.
+const SMALL_BYTES: u64 = 8;
 
 const UDP: &str = "ClearStream, UDP";
 const MEMORY: &str = "ClearStream, shared memory";
@@ -33,6 +35,7 @@ const OFI_RXM: &str = "Open MPI ofi tcp;ofi_rxm";
 const OFI_NET: &str = "Open MPI ofi net";
 const UCX: &str = "Open MPI UCX tcp";
 const VADER: &str = "Open MPI vader";
+const BOTH: &str = "ClearStream, UDP, shared memory inside a host";
 /// What the requirement names.
 const PEERS: [&str; 4] = [TCP, OFI_RXM, OFI_NET, UCX];
 
@@ -47,6 +50,8 @@ pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
             effort,
         ),
         inside_a_host(effort),
+        rate(effort),
+        all_to_all(effort),
     ]
 }
 
@@ -58,6 +63,17 @@ enum Way {
     Ofi(&'static str),
     Ucx,
     Vader,
+}
+
+/// What the ranks do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Load {
+    /// Ping-pong of short and long messages, a rank a host.
+    PingPong,
+    /// Many small messages at once in one direction, a rank a host.
+    Stream,
+    /// One byte from each to each, two ranks a host.
+    AllToAll,
 }
 
 impl Way {
@@ -82,20 +98,32 @@ impl Way {
     }
 }
 
-fn contender(whose: Whose, name: &str, way: Way, shared_memory: &'static str) -> Contender {
+fn contender(whose: Whose, name: &str, load: Load, job: Job) -> Contender {
     let run: Run = Box::new(move |wire, time| {
         installed(LAUNCHER)?;
-        both(wire, time, way, shared_memory)
+        match load {
+            Load::PingPong => job.both(wire, time),
+            Load::Stream => job.rate(wire, time),
+            Load::AllToAll => job.exchange(wire, time),
+        }
     });
     Contender { whose, name: name.to_owned(), run }
 }
 
-fn peers() -> [Contender; 4] {
+fn ours(name: &str, load: Load, shared_memory: &'static str) -> Contender {
+    contender(Whose::Ours, name, load, Job { way: Way::Ours, shared_memory })
+}
+
+fn peer(name: &str, load: Load, way: Way) -> Contender {
+    contender(Whose::Peer, name, load, Job { way, shared_memory: "off" })
+}
+
+fn peers(load: Load) -> [Contender; 4] {
     [
-        contender(Whose::Peer, TCP, Way::Tcp, "off"),
-        contender(Whose::Peer, OFI_RXM, Way::Ofi("tcp;ofi_rxm"), "off"),
-        contender(Whose::Peer, OFI_NET, Way::Ofi("net"), "off"),
-        contender(Whose::Peer, UCX, Way::Ucx, "off"),
+        peer(TCP, load, Way::Tcp),
+        peer(OFI_RXM, load, Way::Ofi("tcp;ofi_rxm")),
+        peer(OFI_NET, load, Way::Ofi("net")),
+        peer(UCX, load, Way::Ucx),
     ]
 }
 
@@ -121,8 +149,8 @@ fn between_hosts(
 ) -> Comparison {
     let has_offloads = medium == Medium::Veth;
     let offloads = if has_offloads { "on" } else { "off" };
-    let mut contenders = vec![contender(Whose::Ours, UDP, Way::Ours, "off")];
-    contenders.extend(peers());
+    let mut contenders = vec![ours(UDP, Load::PingPong, "off")];
+    contenders.extend(peers(Load::PingPong));
     let rate = Gate::Ratio(if has_offloads { 2.5 } else { 1.0 });
     let mut rows =
         vec![row(short, true, UDP, &PEERS, Gate::Ratio(1.0)), row(long, false, UDP, &PEERS, rate)];
@@ -149,9 +177,9 @@ fn between_hosts(
 }
 
 fn inside_a_host(effort: Effort) -> Comparison {
-    let mut contenders = vec![contender(Whose::Ours, MEMORY, Way::Ours, "direct")];
-    contenders.extend(peers());
-    contenders.push(contender(Whose::Peer, VADER, Way::Vader, "off"));
+    let mut contenders = vec![ours(MEMORY, Load::PingPong, "direct")];
+    contenders.extend(peers(Load::PingPong));
+    contenders.push(peer(VADER, Load::PingPong, Way::Vader));
     Comparison {
         name: "messages-memory",
         setting: "stock Open MPI, ping-pong between two ranks of one host, a core a rank; TCP over the loopback"
@@ -168,71 +196,137 @@ fn inside_a_host(effort: Effort) -> Comparison {
     }
 }
 
-/// A short and a long message, half of the time each.
-fn both(wire: &Wire, time: Duration, way: Way, shared_memory: &str) -> Result<Figures, BenchError> {
-    let half = time / 2;
-    let busy_s = host_busy_s();
-    let short_s = job(wire, half, way, shared_memory, 0)?;
-    let long_s = job(wire, half, way, shared_memory, LONG_BYTES)?;
-    Ok(Figures::from([
-        ("half_round_trip_s", short_s),
-        ("long_bytes_per_s", LONG_BYTES as f64 / long_s),
-        ("host_cpu_s", host_busy_s() - busy_s),
-    ]))
+fn rate(effort: Effort) -> Comparison {
+    let mut contenders = vec![ours(UDP, Load::Stream, "off")];
+    contenders.extend(peers(Load::Stream));
+    let row = RowPlan {
+        figure: "messages_per_s",
+        unit: "k/s",
+        scale: 1e3,
+        better: Better::Higher,
+        ..row("messages-rate-8-byte", true, UDP, &PEERS, Gate::Ratio(2.0))
+    };
+    Comparison {
+        name: "messages-rate",
+        setting: "stock Open MPI, 8-byte messages from one rank to another, 64 at once, veth pair of MTU 1500, a core a rank"
+            .to_owned(),
+        medium: Medium::Veth,
+        effort,
+        contenders,
+        rows: vec![row],
+    }
 }
 
-/// Half a round trip of a message, seconds: the median of its batches.
-fn job(
-    wire: &Wire,
-    time: Duration,
+fn all_to_all(effort: Effort) -> Comparison {
+    let mut contenders = vec![ours(BOTH, Load::AllToAll, "direct")];
+    contenders.extend(peers(Load::AllToAll));
+    let row = RowPlan {
+        figure: "exchange_s",
+        ..row("messages-alltoall-1-byte", true, BOTH, &PEERS, Gate::Ratio(0.75))
+    };
+    Comparison {
+        name: "messages-alltoall",
+        setting: "stock Open MPI, MPI_Alltoall of 1 byte, 4 ranks, two on each of two hosts, veth pair of MTU 1500, a core for \
+                  each two ranks, which yield it while they wait"
+            .to_owned(),
+        medium: Medium::Veth,
+        effort,
+        contenders,
+        rows: vec![row],
+    }
+}
+
+/// A job of ranks.
+#[derive(Debug, Clone, Copy)]
+struct Job {
     way: Way,
-    shared_memory: &str,
-    bytes: u64,
-) -> Result<f64, BenchError> {
-    let (bytes, time_text) = (bytes.to_string(), format!("{}s", time.as_secs_f64()));
-    let mut command = launch(wire, way, shared_memory)?;
-    command.arg(program()).args(["rank", "ping-pong", "--bytes", &bytes, "--time", &time_text]);
-    let Finished { stdout, .. } = finish(command, time + BESIDES)?;
-    let told = stdout.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
-    let half = told.as_ref().and_then(|told| told["median_s"].as_f64());
-    half.ok_or_else(|| BenchError::Failed(format!("the ranks tell no time: {stdout:?}")))
+    /// `--shared-memory` of `clearstream mpi`.
+    shared_memory: &'static str,
 }
 
-/// The launcher with all options, up to the program of the ranks.
-fn launch(wire: &Wire, way: Way, shared_memory: &str) -> Result<Command, BenchError> {
-    let interface = if matches!(wire, Wire::Nothing) { "lo" } else { "veth0" };
-    let first = if way == Way::Ours { program() } else { LAUNCHER };
-    let mut command = wire.unbound(Side::Near, first);
-    if way == Way::Ours {
-        command.args(["mpi", "--interface", interface, "--shared-memory", shared_memory]);
-        command.args(["--", LAUNCHER]);
+impl Job {
+    /// A short and a long message, half of the time each.
+    fn both(self, wire: &Wire, time: Duration) -> Result<Figures, BenchError> {
+        let half = time / 2;
+        let busy_s = host_busy_s();
+        let short_s = self.median_s(wire, half, ("ping-pong", 0), 1)?;
+        let long_s = self.median_s(wire, half, ("ping-pong", LONG_BYTES), 1)?;
+        Ok(Figures::from([
+            ("half_round_trip_s", short_s),
+            ("long_bytes_per_s", LONG_BYTES as f64 / long_s),
+            ("host_cpu_s", host_busy_s() - busy_s),
+        ]))
     }
-    command.args(way.options(interface));
-    command.args(["--bind-to", "none", "-n", "2"]);
-    let folder = scratch::path("messages")?;
-    fs::create_dir_all(&folder)?;
-    if let Wire::Veth { near, far } = wire {
-        let mut script = "#!/bin/sh\nhost=$1\nshift\ncase $host in\n".to_owned();
-        for (name, host) in [("near", near), ("far", far)] {
-            let (namespace, place) = (host.namespace(), folder.join(name));
-            fs::create_dir_all(&place)?;
-            let place = place.display();
-            script += &format!("{name}) enter={namespace} place={place} ;;\n");
+
+    fn rate(self, wire: &Wire, time: Duration) -> Result<Figures, BenchError> {
+        let each_s = self.median_s(wire, time, ("stream", SMALL_BYTES), 1)?;
+        Ok(Figures::from([("messages_per_s", 1.0 / each_s)]))
+    }
+
+    fn exchange(self, wire: &Wire, time: Duration) -> Result<Figures, BenchError> {
+        Ok(Figures::from([("exchange_s", self.median_s(wire, time, ("all-to-all", 1), 2)?)]))
+    }
+
+    /// Time of a message or an exchange, seconds: the median of the batches.
+    fn median_s(
+        self,
+        wire: &Wire,
+        time: Duration,
+        (pattern, bytes): (&str, u64),
+        ranks_per_host: usize,
+    ) -> Result<f64, BenchError> {
+        let (bytes, time_text) = (bytes.to_string(), format!("{}s", time.as_secs_f64()));
+        let mut command = self.launch(wire, ranks_per_host)?;
+        command.arg(program()).args(["rank", pattern, "--bytes", &bytes, "--time", &time_text]);
+        let Finished { stdout, .. } = finish(command, time + BESIDES)?;
+        let told = stdout.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
+        let median_s = told.as_ref().and_then(|told| told["median_s"].as_f64());
+        median_s.ok_or_else(|| BenchError::Failed(format!("the ranks tell no time: {stdout:?}")))
+    }
+
+    /// The launcher with all options, up to the program of the ranks: so many on each host, or two where there is one
+    /// host.
+    fn launch(self, wire: &Wire, ranks_per_host: usize) -> Result<Command, BenchError> {
+        let interface = if matches!(wire, Wire::Nothing) { "lo" } else { "veth0" };
+        let first = if self.way == Way::Ours { program() } else { LAUNCHER };
+        let mut command = wire.unbound(Side::Near, first);
+        if self.way == Way::Ours {
+            command.args(["mpi", "--interface", interface]);
+            command.args(["--shared-memory", self.shared_memory, "--", LAUNCHER]);
         }
-        // The launcher's words are one command line.
-        script += "esac\nTMPDIR=$place exec nsenter $enter sh -c \"$*\"\n";
-        let agent = written(&folder, "agent", &script)?;
-        command.args(["--host", "near:1,far:1", "--mca", "plm", "rsh", "--mca", "plm_rsh_agent"]);
-        command.arg(agent).args(["--mca", "oob_tcp_if_include", interface]);
-    } else {
-        command.arg("--oversubscribe");
+        command.args(self.way.options(interface));
+        command.args(["--bind-to", "none", "-n", &(2 * ranks_per_host).to_string()]);
+        if ranks_per_host > 1 {
+            command.args(["--mca", "mpi_yield_when_idle", "1"]);
+        }
+        let folder = scratch::path("messages")?;
+        fs::create_dir_all(&folder)?;
+        if let Wire::Veth { near, far } = wire {
+            let mut script = "#!/bin/sh\nhost=$1\nshift\ncase $host in\n".to_owned();
+            for (name, host) in [("near", near), ("far", far)] {
+                let (namespace, place) = (host.namespace(), folder.join(name));
+                fs::create_dir_all(&place)?;
+                let place = place.display();
+                script += &format!("{name}) enter={namespace} place={place} ;;\n");
+            }
+            // The launcher's words are one command line.
+            script += "esac\nTMPDIR=$place exec nsenter $enter sh -c \"$*\"\n";
+            let agent = written(&folder, "agent", &script)?;
+            let hosts = format!("near:{ranks_per_host},far:{ranks_per_host}");
+            command.args(["--host", &hosts, "--mca", "plm", "rsh", "--mca", "plm_rsh_agent"]);
+            command.arg(agent).args(["--mca", "oob_tcp_if_include", interface]);
+        } else {
+            command.arg("--oversubscribe");
+        }
+        // One rank a host: the first on one core, the second on the other; more: as many cores as ranks on each.
+        let number = if ranks_per_host > 1 { "LOCAL_RANK" } else { "RANK" };
+        let bind = format!("#!/bin/sh\nexec taskset -c \"$OMPI_COMM_WORLD_{number}\" \"$@\"\n");
+        command.arg(written(&folder, "bind", &bind)?);
+        command.env("TMPDIR", &folder);
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        speak_to_us(&mut command).stdin(Stdio::null());
+        Ok(command)
     }
-    let bind = "#!/bin/sh\nexec taskset -c \"$OMPI_COMM_WORLD_RANK\" \"$@\"\n";
-    command.arg(written(&folder, "bind", bind)?);
-    command.env("TMPDIR", &folder);
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    speak_to_us(&mut command).stdin(Stdio::null());
-    Ok(command)
 }
 
 /// A script in a folder of this run.

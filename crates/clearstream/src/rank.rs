@@ -9,11 +9,11 @@ use sys::perf::{CacheCounters, CacheCounts};
 /// What rank 0 tells.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Told {
-    /// Time of a message (half a round trip) or of an exchange, seconds: median of the batches.
+    /// Time of a message (half a round trip, or its share of a window's) or of an exchange, seconds: median of the batches.
     pub(crate) median_s: f64,
     /// The same as a mean over all of them, as IMB tells it.
     pub(crate) mean_s: f64,
-    /// Messages, or exchanges, that were timed.
+    /// Round trips, windows or exchanges that were timed.
     pub(crate) count: u64,
     /// Time measured, seconds.
     pub(crate) duration_s: f64,
@@ -39,6 +39,8 @@ const BATCH_COUNT_MAX: u64 = 100_000;
 const ORDER: i32 = 1;
 const READY: i32 = 2;
 const MESSAGE: i32 = 3;
+/// Messages of [`Pattern::Stream`] under way at once, as the OSU benchmarks have it.
+const WINDOW: usize = 64;
 
 /// What the ranks do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub(crate) enum Pattern {
     PingPong,
     /// Every rank sends a message to every rank.
     AllToAll,
+    /// Rank 0 sends [`WINDOW`] messages at once to rank 1, which answers when it has all, with an empty one.
+    Stream,
 }
 
 /// Measures messages of so many bytes for so long. Rank 0 gives orders and tells the result; the others follow.
@@ -59,9 +63,13 @@ pub(crate) fn take_part(
     (bytes, time): (usize, Duration),
     counters: Option<&CacheCounters>,
 ) -> Result<Option<Told>, MpiError> {
-    let ranks = if pattern == Pattern::AllToAll { world.size() } else { 1 };
+    let parts = match pattern {
+        Pattern::AllToAll => world.size(),
+        Pattern::Stream => WINDOW,
+        Pattern::PingPong => 1,
+    };
     // Written once, so that no page is missing later.
-    let mut buffers = Buffers { from: vec![1; bytes * ranks], to: vec![2; bytes * ranks] };
+    let mut buffers = Buffers { from: vec![1; bytes * parts], to: vec![2; bytes * parts] };
     if world.rank() > 0 {
         loop {
             let mut order = [0; 8];
@@ -98,7 +106,11 @@ pub(crate) fn take_part(
     let duration_s = began.elapsed().as_secs_f64();
     let misses = before.zip(read()).map(|(before, after)| Misses::of(after.since(before)));
     order(world, 0)?;
-    let parts = if pattern == Pattern::PingPong { 2.0 } else { 1.0 };
+    let parts = match pattern {
+        Pattern::PingPong => 2.0,
+        Pattern::AllToAll => 1.0,
+        Pattern::Stream => WINDOW as f64,
+    };
     Ok(Some(Told {
         median_s: stats::median(&batches).unwrap_or(f64::NAN) / parts,
         mean_s: busy.as_secs_f64() / all as f64 / parts,
@@ -143,7 +155,15 @@ fn exchange(
                 world.receive_now(0, MESSAGE, to)?;
                 world.send_now(0, MESSAGE, from)?;
             }
-            (Pattern::PingPong, _) => {}
+            (Pattern::Stream, 0) => {
+                world.send_many(1, MESSAGE, bytes, from)?;
+                world.receive_now(1, READY, &mut [])?;
+            }
+            (Pattern::Stream, 1) => {
+                world.receive_many(0, MESSAGE, bytes, to)?;
+                world.send_now(0, READY, &[])?;
+            }
+            (Pattern::PingPong | Pattern::Stream, _) => {}
         }
     }
     Ok(())

@@ -35,10 +35,13 @@ use crate::presence::{Presence, Probes};
 use crate::queue::{Ended, Error};
 use crate::transport::Udp;
 
-/// Longest message that is copied, so that its buffer is free at once: libfabric's `inject_size`.
+/// libfabric's `inject_size`.
 pub(crate) const INJECT_BYTES_MAX: u64 = 4096;
+/// Longest message that is copied, so that its buffer is free at once. Longer ones ask their receiver for an acknowledgement of their own, a
+/// packet and an interrupt more, and wait for it while the receiver computes.
+const COPY_BYTES_MAX: u64 = 16 * 1024;
 /// Unexpected messages of one peer that are kept, bytes.
-const PEER_UNEXPECTED_BYTES: u64 = 64 * 1024;
+const PEER_UNEXPECTED_BYTES: u64 = 128 * 1024;
 /// A peer whose process does not run for so long, while something is awaited from it, has failed.
 const STOPPED: Duration = Duration::from_secs(60);
 /// Says it otherwise, in whole seconds.

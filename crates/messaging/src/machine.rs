@@ -6,6 +6,7 @@
 //! again no later than [`poll_deadline_ns`](Machine::poll_deadline_ns). The machine does nothing
 //! between calls.
 
+mod absence;
 mod arrive;
 mod fail;
 mod greet;
@@ -189,6 +190,10 @@ pub struct Counters {
     pub refused_pkts: u64,
     /// Expired waits for an answer or a fragment.
     pub timeouts: u64,
+    /// Expired waits for an answer that then came and showed that nothing was lost.
+    pub spurious_timeouts: u64,
+    /// `Ping`s sent, after expired waits or to quiet peers.
+    pub pings: u64,
     /// Packets considered lost that turned out to be late.
     pub spurious_losses: u64,
     /// Messages that arrived before a matching receive was posted.
@@ -239,6 +244,12 @@ pub struct Machine {
     events: VecDeque<Event>,
     deadlines: Deadlines,
     counters: Counters,
+    /// When the owner last looked for packets; 0: it does not tell.
+    polled_ns: u64,
+    /// The owner was absent, and has not yet passed in all that came meanwhile.
+    is_behind: bool,
+    /// Polls since it came back.
+    behind_polls: u32,
 }
 
 impl Machine {
@@ -286,6 +297,9 @@ impl Machine {
             events: VecDeque::new(),
             deadlines: Deadlines::default(),
             counters: Counters::default(),
+            polled_ns: 0,
+            is_behind: false,
+            behind_polls: 0,
             config,
         })
     }
@@ -398,6 +412,12 @@ impl Machine {
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.sends.count() == 0 && self.pulls.count() == 0
+    }
+
+    /// Congestion window of the ordered packets to a peer, in bytes; none if it is not in the table.
+    #[must_use]
+    pub fn window_bytes(&self, peer: PeerId) -> Option<u64> {
+        Some(self.peers.get(peer.0 as usize)?.out.window.bytes())
     }
 
     /// Approximate memory of one peer with an idle session, in bytes.

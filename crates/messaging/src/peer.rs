@@ -85,6 +85,8 @@ pub(crate) struct Must {
     pub(crate) accept: bool,
     /// Tell the peer that packets refused earlier would be accepted now.
     pub(crate) again: bool,
+    /// Answer a `Ping`, by an `Ack` that names it.
+    pub(crate) answer: bool,
 }
 
 /// Deadlines of a peer; 0 means none.
@@ -149,6 +151,9 @@ pub(crate) struct Outbound {
     /// Number of the next transmission; retransmissions count.
     pub(crate) order: u32,
     pub(crate) acked_order: u32,
+    /// Number of the last `Ping`, from 1 on; 0: none was sent. And its place among the transmissions.
+    pub(crate) ping: u8,
+    pub(crate) ping_order: u32,
     /// Losses of packets before this one do not shrink the window again.
     pub(crate) recovery_seq: u64,
     /// Reordering threshold: a packet that this many later transmissions overtook counts as lost.
@@ -182,6 +187,12 @@ pub(crate) struct Inbound {
     pub(crate) consumed_bytes: u32,
     pub(crate) stamp: u32,
     pub(crate) stamp_at_ns: u64,
+    /// The packet with that stamp may have waited for this process.
+    pub(crate) is_late: bool,
+    /// Packets after which the peer, whose process let packets wait, counts as prompt again.
+    pub(crate) until_prompt_pkts: u8,
+    /// Number of the last `Ping`; 0: none came.
+    pub(crate) ping: u8,
     pub(crate) target: Target,
     pub(crate) remaining_bytes: u64,
     /// A packet of this peer was refused for lack of room.
@@ -211,6 +222,8 @@ impl Outbound {
             lost_count: 0,
             order: 1,
             acked_order: 0,
+            ping: 0,
+            ping_order: 0,
             recovery_seq: 0,
             reordering_pkts: 3,
             window,
@@ -240,6 +253,9 @@ impl Inbound {
             consumed_bytes: 0,
             stamp: 0,
             stamp_at_ns: 0,
+            is_late: false,
+            until_prompt_pkts: 0,
+            ping: 0,
             target: Target::Nothing,
             remaining_bytes: 0,
             is_refused: false,
@@ -302,6 +318,11 @@ impl Peer {
             path: None,
             is_held: false,
         }
+    }
+
+    /// Whether the next acknowledgement must be an `Ack`, because no other packet says what it has to.
+    pub(crate) fn needs_bare_ack(&self) -> bool {
+        !self.inn.early.is_empty() || self.must.again || self.must.answer
     }
 }
 

@@ -112,6 +112,8 @@ pub(crate) const FLAG_TAGGED: u8 = 8;
 pub(crate) const FLAG_AGAIN: u8 = 16;
 /// An announcement names the address of the message in its sender's memory.
 pub(crate) const FLAG_PLACED: u8 = 32;
+/// The packet that the echo names may have waited for its receiver's process: the echo is no measure of the path.
+pub(crate) const FLAG_LATE: u8 = 64;
 
 /// The length in bytes of the first packet in `joined`, datagrams that a kernel handed over in one piece:
 /// those that follow have the same length, and only the last may be shorter. The length of the whole piece if
@@ -139,6 +141,7 @@ pub(crate) struct Header {
     pub(crate) echo: u32,
     pub(crate) credit: u32,
     pub(crate) flags: u8,
+    /// Of a message; of a `Ping`, its number; of an `Ack`, the number of the last `Ping` received.
     pub(crate) channel: u8,
     /// Of a fragment, in `Pull`; of the packet, in every other kind.
     pub(crate) bytes: u16,

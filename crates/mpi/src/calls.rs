@@ -90,6 +90,8 @@ type Plain = unsafe extern "C" fn() -> c_int;
 type OfComm<H> = unsafe extern "C" fn(H, *mut c_int) -> c_int;
 type SetErrhandler<H> = unsafe extern "C" fn(H, H) -> c_int;
 type Isend<H> = unsafe extern "C" fn(*const c_void, c_int, H, c_int, c_int, H, *mut H) -> c_int;
+type Irecv<H> = unsafe extern "C" fn(*mut c_void, c_int, H, c_int, c_int, H, *mut H) -> c_int;
+type Wait<H> = unsafe extern "C" fn(*mut H, *mut Status) -> c_int;
 type Test<H> = unsafe extern "C" fn(*mut H, *mut c_int, *mut Status) -> c_int;
 type Improbe<H> = unsafe extern "C" fn(c_int, c_int, H, *mut c_int, *mut H, *mut Status) -> c_int;
 type GetCount<H> = unsafe extern "C" fn(*const Status, H, *mut c_int) -> c_int;
@@ -113,6 +115,8 @@ pub(crate) struct Calls<H> {
     pub(crate) comm_size: OfComm<H>,
     pub(crate) set_errhandler: SetErrhandler<H>,
     pub(crate) isend: Isend<H>,
+    pub(crate) irecv: Irecv<H>,
+    pub(crate) wait: Wait<H>,
     pub(crate) test: Test<H>,
     pub(crate) improbe: Improbe<H>,
     pub(crate) get_count: GetCount<H>,
@@ -152,6 +156,8 @@ impl<H: Handle> Calls<H> {
             comm_size: function!(library, c"MPI_Comm_size", OfComm<H>),
             set_errhandler: function!(library, c"MPI_Comm_set_errhandler", SetErrhandler<H>),
             isend: function!(library, c"MPI_Isend", Isend<H>),
+            irecv: function!(library, c"MPI_Irecv", Irecv<H>),
+            wait: function!(library, c"MPI_Wait", Wait<H>),
             test: function!(library, c"MPI_Test", Test<H>),
             improbe: function!(library, c"MPI_Improbe", Improbe<H>),
             get_count: function!(library, c"MPI_Get_count", GetCount<H>),

@@ -27,6 +27,8 @@ enum Action {
     PingPong(MeasureArgs),
     /// Every rank sends a message to every rank.
     AllToAll(MeasureArgs),
+    /// Rank 0 sends 64 messages at once to rank 1, which answers when it has all.
+    Stream(MeasureArgs),
     /// Writes the masks of these cores into files, one after the other, until it is ended.
     Scatter(ScatterArgs),
 }
@@ -59,6 +61,10 @@ pub(crate) fn run(args: &RankArgs, _json: bool) -> VerbResult {
     match &args.action {
         Action::PingPong(measure) => rank(Pattern::PingPong, measure),
         Action::AllToAll(measure) => rank(Pattern::AllToAll, measure),
+        Action::Stream(measure) if measure.bytes == 0 => {
+            Err(VerbError::usage("`rank stream` sends messages of at least one byte: --bytes N"))
+        }
+        Action::Stream(measure) => rank(Pattern::Stream, measure),
         Action::Scatter(scatter) => self::scatter(scatter),
     }
 }

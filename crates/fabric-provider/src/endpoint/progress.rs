@@ -32,6 +32,7 @@ impl Endpoint {
     /// Takes packets in and sends what is due. True: packets came.
     pub(crate) fn progress(&mut self, queues: &mut Queues<'_>) -> bool {
         let now_ns = self.now_ns();
+        self.machine.begin_poll(now_ns);
         if let Some(waits) = &mut self.waits {
             waits.poll(now_ns, &self.machine);
             self.show(now_ns);
@@ -51,6 +52,7 @@ impl Endpoint {
         let now_ns = if has_received { self.now_ns() } else { now_ns };
         self.transmit(now_ns);
         self.settle(queues);
+        self.machine.end_poll(now_ns, !may_have_more);
         has_received
     }
 

@@ -1,6 +1,6 @@
 //! Where an endpoint is: its address, its ports and its key.
 
-use super::{INJECT_BYTES_MAX, random};
+use super::{COPY_BYTES_MAX, random};
 use crate::fence::Number;
 use crate::presence::Presence;
 use crate::transport::Udp;
@@ -30,7 +30,7 @@ impl Site {
             port: 0,
             unique: random()?,
             key: random()?,
-            copy_bytes_max: INJECT_BYTES_MAX,
+            copy_bytes_max: COPY_BYTES_MAX,
             tells_peers: false,
         })
     }

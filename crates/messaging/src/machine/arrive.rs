@@ -4,8 +4,8 @@ use super::{Machine, stamp};
 use crate::peer::State;
 use crate::types::Memory;
 use crate::wire::{
-    FLAG_AGAIN, FLAG_TAGGED, HEADER_BYTES, Header, Kind, NO_SESSION, PullRequest, SACK_WORDS,
-    extend,
+    FLAG_AGAIN, FLAG_LATE, FLAG_TAGGED, HEADER_BYTES, Header, Kind, NO_SESSION, PullRequest,
+    SACK_WORDS, extend,
 };
 
 /// Larger round-trip samples come from a peer that was suspended, or lies.
@@ -53,9 +53,12 @@ impl Machine {
             }
             return;
         }
+        let timeouts = self.peers[peer as usize].silence.timeouts;
         self.heard(now_ns, peer);
         self.note_header(now_ns, peer, &header);
-        self.handle_ack(now_ns, peer, ack, &header, packet);
+        if self.handle_ack(now_ns, peer, ack, &header, packet) && timeouts > 0 {
+            self.judge_timeouts(peer);
+        }
         self.handle_kind(now_ns, peer, seq, &header, packet, memory);
         self.mark_if_busy(peer);
     }
@@ -76,6 +79,7 @@ impl Machine {
     }
 
     fn note_header(&mut self, now_ns: u64, peer: u32, header: &Header) {
+        self.note_lateness(peer, header);
         let known = &mut self.peers[peer as usize];
         known.inn.stamp = header.stamp;
         known.inn.stamp_at_ns = now_ns;
@@ -85,17 +89,18 @@ impl Machine {
         if header.has(FLAG_AGAIN) {
             self.send_again(now_ns, peer);
         }
-        self.sample_echo(now_ns, peer, header.echo);
+        self.sample_echo(now_ns, peer, header);
     }
 
     /// Takes a round-trip sample from the echoed time; 0 is none.
-    pub(super) fn sample_echo(&mut self, now_ns: u64, peer: u32, echo: u32) {
-        if echo == 0 {
+    pub(super) fn sample_echo(&mut self, now_ns: u64, peer: u32, header: &Header) {
+        if header.echo == 0 {
             return;
         }
-        let sample_ns = u64::from(stamp(now_ns).wrapping_sub(echo)) << 6;
+        let sample_ns = u64::from(stamp(now_ns).wrapping_sub(header.echo)) << 6;
         if sample_ns < ROUND_TRIP_NS_MAX {
-            self.peers[peer as usize].rtt.sample(now_ns, sample_ns);
+            let is_late = header.has(FLAG_LATE) || self.is_behind;
+            self.peers[peer as usize].rtt.sample(now_ns, sample_ns, is_late);
         }
     }
 
@@ -131,7 +136,11 @@ impl Machine {
                 }
             }
             Kind::Data => self.handle_fragment(now_ns, peer, packet, memory),
-            Kind::Ping => self.peers[peer as usize].must.ack = true,
+            Kind::Ping => {
+                let known = &mut self.peers[peer as usize];
+                known.inn.ping = header.channel;
+                (known.must.ack, known.must.answer) = (true, true);
+            }
             Kind::Close => self.handle_close(now_ns, peer, header.channel),
             _ => {}
         }

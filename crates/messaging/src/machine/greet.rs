@@ -11,7 +11,9 @@ use super::{Machine, REPLIES_MAX, stamp};
 use crate::peer::{Inbound, Must, Outbound, Peer, State};
 use crate::tag::{HashKey, Key};
 use crate::types::{Event, Failure};
-use crate::wire::{GREETING_BYTES, Greeting, Header, Kind, NO_SESSION, PacketHeader, u64_at};
+use crate::wire::{
+    FLAG_LATE, GREETING_BYTES, Greeting, Header, Kind, NO_SESSION, PacketHeader, u64_at,
+};
 
 impl Machine {
     /// Requests a session if there is none.
@@ -150,7 +152,7 @@ impl Machine {
                 known.must.greet = true;
                 known.remote_endpoint = greeting.endpoint;
                 self.heard(now_ns, peer);
-                self.sample_echo(now_ns, peer, header.echo);
+                self.sample_echo(now_ns, peer, header);
                 self.mark_ready(peer);
             }
             // The peer was asked after the session began and answers as if there were none: it
@@ -190,7 +192,7 @@ impl Machine {
         known.cookie = greeting.cookie;
         known.must.accept = true;
         self.begin(now_ns, peer, greeting, header.credit, false);
-        self.sample_echo(now_ns, peer, header.echo);
+        self.sample_echo(now_ns, peer, header);
     }
 
     fn handle_accept(&mut self, now_ns: u64, header: &Header, greeting: &Greeting) {
@@ -202,7 +204,7 @@ impl Machine {
         if is_awaited {
             self.peers[header.session as usize].cookie = greeting.cookie;
             self.begin(now_ns, header.session, greeting, header.credit, true);
-            self.sample_echo(now_ns, header.session, header.echo);
+            self.sample_echo(now_ns, header.session, header);
         }
     }
 
@@ -303,7 +305,7 @@ impl Machine {
             stamp: stamp(now_ns),
             echo,
             credit: self.config.eager_window_bytes(),
-            flags: 0,
+            flags: if self.is_behind { FLAG_LATE } else { 0 },
             channel: 0,
             bytes: GREETING_BYTES as u16,
         };

@@ -183,7 +183,7 @@ impl Machine {
         known.silence.pull_timeouts = 0;
         if is_full {
             // Up to a quarter of what the receive path holds, waiting there is no sign of a full path.
-            let is_queueing = known.rtt.is_queueing()
+            let is_queueing = known.rtt.is_answered_late()
                 && self.pull_window.bytes() >= self.config.pull_bytes_max / 4;
             let packet_bytes = u64::from(known.packet_bytes_max);
             self.pull_window.grow(bytes, packet_bytes, is_queueing);
@@ -266,9 +266,9 @@ impl Machine {
     fn note_loss(&mut self, now_ns: u64, peer: u32, lost: u64) {
         self.counters.reasked_pkts += u64::from(lost.count_ones());
         let rtt = &self.peers[peer as usize].rtt;
-        if now_ns >= self.pull_shrunk_ns + rtt.smoothed_ns() {
+        if now_ns >= self.pull_shrunk_ns + rtt.answer_ns() {
             self.pull_shrunk_ns = now_ns;
-            self.pull_window.shrink(rtt.is_queueing());
+            self.pull_window.shrink(rtt.is_answered_late());
         }
     }
 

@@ -11,7 +11,7 @@ const REORDERING_PKTS_MAX: u8 = 64;
 
 impl Machine {
     /// Processes an acknowledgement. `ack` is the first packet that the peer lacks; an `Ack` also
-    /// says which later ones it has.
+    /// says which later ones it has. Returns whether it names packets of which that was not known.
     pub(super) fn handle_ack(
         &mut self,
         now_ns: u64,
@@ -19,10 +19,10 @@ impl Machine {
         ack: u64,
         header: &Header,
         packet: &[u8],
-    ) {
+    ) -> bool {
         let out = &self.peers[peer as usize].out;
         if ack > out.next_seq || out.flights.is_empty() {
-            return;
+            return false;
         }
         let under_way_bytes = out.under_way_bytes;
         let mut arrived_bytes = 0;
@@ -36,8 +36,11 @@ impl Machine {
             out.flights.remove(&mut self.flights, index);
             self.flights.remove(index);
         }
-        if header.kind == Kind::Ack && packet.len() > HEADER_BYTES {
-            arrived_bytes += self.note_later(peer, ack, header.echo, packet);
+        if header.kind == Kind::Ack {
+            if packet.len() > HEADER_BYTES {
+                arrived_bytes += self.note_later(peer, ack, header.echo, packet);
+            }
+            self.note_answer(peer, header);
         }
         if arrived_bytes > 0 {
             let known = &mut self.peers[peer as usize];
@@ -49,6 +52,7 @@ impl Machine {
             self.await_answer(now_ns, peer);
         }
         self.find_losses(now_ns, peer);
+        arrived_bytes > 0
     }
 
     /// Notes the packets that an `Ack` names beyond the first missing one. Returns their bytes.

@@ -2,8 +2,7 @@
 //! long.
 
 use super::Machine;
-use crate::peer::{FlightState, State};
-use crate::slab::NONE;
+use crate::peer::State;
 use crate::types::{Event, Failure, PeerId};
 
 /// Upper bound on the interval between retransmissions, unless the estimated timeout is longer.
@@ -119,33 +118,6 @@ impl Machine {
                 self.await_answer(now_ns, peer);
             }
             State::Idle | State::Failed(_) => {}
-        }
-    }
-
-    /// Retransmits one packet: at first the last, whose acknowledgement shows what else is lost,
-    /// later the oldest.
-    fn probe_path(&mut self, peer: u32, timeouts: u8) {
-        let known = &mut self.peers[peer as usize];
-        if known.silence.is_pinged {
-            known.must.ping = true;
-        }
-        if timeouts >= TIMEOUTS_BEFORE_DOUBT {
-            known.must.greet = true;
-        }
-        self.mark_ready(peer);
-        let mut probe = None;
-        let mut index = self.peers[peer as usize].out.flights.front();
-        while index != NONE {
-            if self.flights[index].state == FlightState::UnderWay {
-                probe = Some(index);
-                if timeouts > 0 {
-                    break;
-                }
-            }
-            index = self.flights[index].link.next();
-        }
-        if let Some(index) = probe {
-            self.lose(peer, index);
         }
     }
 

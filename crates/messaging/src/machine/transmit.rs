@@ -2,13 +2,14 @@
 
 use super::arrive::hidden;
 use super::{Machine, stamp};
-use crate::peer::{Class, Flight, FlightState, Source, State};
+use crate::peer::{Class, Flight, FlightState, Peer, Source, State};
 use crate::slab::{Link, NONE};
 use crate::tag::{HashKey, Key};
 use crate::types::{Address, BufferId, PeerId};
 use crate::wire::{
-    ANNOUNCED_BYTES, EAGER_BYTES, FLAG_ACK_NOW, FLAG_AGAIN, FLAG_DATA, FLAG_PLACED, FLAG_SYNC,
-    FLAG_TAGGED, Fragment, Header, Kind, MORE_BYTES, PLACED_BYTES, PacketHeader, SACK_WORDS,
+    ANNOUNCED_BYTES, EAGER_BYTES, FLAG_ACK_NOW, FLAG_AGAIN, FLAG_DATA, FLAG_LATE, FLAG_PLACED,
+    FLAG_SYNC, FLAG_TAGGED, Fragment, Header, Kind, MORE_BYTES, PLACED_BYTES, PacketHeader,
+    SACK_WORDS,
 };
 
 /// Consecutive packets to one peer, which a device or a kernel can accept as one batch.
@@ -142,8 +143,8 @@ impl Machine {
         if std::mem::take(&mut known.must.accept) {
             return Some(Plan::Greet(Kind::Accept));
         }
-        // Only a bare `Ack` reports which packets are missing.
-        if known.must.ack && (!known.inn.early.is_empty() || known.must.again) {
+        // Only a bare `Ack` reports which packets are missing, and answers a `Ping`.
+        if known.must.ack && known.needs_bare_ack() {
             return Some(Plan::Bare(Kind::Ack));
         }
         if std::mem::take(&mut known.must.ping) {
@@ -354,12 +355,17 @@ impl Machine {
         inn.credit_sent = inn.consumed_bytes.wrapping_add(window_bytes);
         inn.unacked_pkts = 0;
         known.due.ack_ns = 0;
-        known.must.ack &= !inn.early.is_empty() || known.must.again;
         let held_ns = now_ns.saturating_sub(inn.stamp_at_ns);
+        known.must.ack &= known.needs_bare_ack();
+        let inn = &known.inn;
         let echo = match inn.stamp {
             0 => 0,
             stamp => stamp.wrapping_add((held_ns >> 6) as u32).max(1),
         };
+        let mut flags = if self.config.tags_payloads { FLAG_TAGGED } else { 0 };
+        if inn.is_late {
+            flags |= FLAG_LATE;
+        }
         Header {
             kind: Kind::Ack,
             endpoint: known.remote_endpoint,
@@ -370,7 +376,7 @@ impl Machine {
             stamp: stamp(now_ns),
             echo,
             credit: inn.credit_sent,
-            flags: if self.config.tags_payloads { FLAG_TAGGED } else { 0 },
+            flags,
             channel: 0,
             bytes: 0,
         }
@@ -387,9 +393,17 @@ impl Machine {
         if kind == Kind::Close {
             header.channel = self.close_reason(peer);
         }
-        let must = &mut self.peers[peer as usize].must;
+        let Peer { must, inn, out, .. } = &mut self.peers[peer as usize];
+        if kind == Kind::Ping {
+            out.ping = out.ping.checked_add(1).unwrap_or(1);
+            out.ping_order = out.order;
+            out.order = out.order.wrapping_add(1);
+            header.channel = out.ping;
+            self.counters.pings += 1;
+        }
         if kind == Kind::Ack {
-            must.ack = false;
+            (must.ack, must.answer) = (false, false);
+            header.channel = inn.ping;
             if std::mem::take(&mut must.again) {
                 header.flags |= FLAG_AGAIN;
             }

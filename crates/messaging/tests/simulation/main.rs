@@ -1,5 +1,6 @@
 //! The machine in a simulated network: seeded, in simulated time. A failure names its seed.
 
+mod computing;
 mod hostile;
 mod network;
 mod oracle;

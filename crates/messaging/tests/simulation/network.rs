@@ -88,6 +88,8 @@ pub(crate) struct Node {
     pub(crate) is_host_up: bool,
     /// It computes until then: packets wait in its socket.
     pub(crate) busy_until_ns: u64,
+    /// It has not looked for packets since it computed, or was stopped.
+    is_absent: bool,
     inbox: VecDeque<Vec<u8>>,
     up_free_ns: u64,
     down_free_ns: u64,
@@ -95,6 +97,16 @@ pub(crate) struct Node {
     pub(crate) completions: Vec<(u64, Completion)>,
     pub(crate) events: Vec<Event>,
     pub(crate) received_bytes: u64,
+}
+
+impl Node {
+    /// It looks for packets, as it did all the time before unless it was absent.
+    fn begin_poll(&mut self, now_ns: u64) {
+        if !std::mem::take(&mut self.is_absent) {
+            self.machine.end_poll(now_ns, true);
+        }
+        self.machine.begin_poll(now_ns);
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,6 +203,7 @@ impl World {
                 is_running: true,
                 is_host_up: true,
                 busy_until_ns: 0,
+                is_absent: false,
                 inbox: VecDeque::new(),
                 up_free_ns: 0,
                 down_free_ns: 0,
@@ -443,14 +456,17 @@ impl World {
         let now_ns = self.now_ns;
         let node = &mut self.nodes[to];
         if !node.is_running || node.busy_until_ns > now_ns {
+            node.is_absent = true;
             if node.inbox.len() < INBOX_PKTS {
                 node.inbox.push_back(packet);
             }
             return;
         }
         node.received_bytes += packet.len() as u64;
+        node.begin_poll(now_ns);
         node.machine.handle_packet(now_ns, &packet, &mut node.memory);
         self.pump(to);
+        self.nodes[to].machine.end_poll(now_ns, true);
     }
 
     /// The process of a node gets a turn.
@@ -464,15 +480,21 @@ impl World {
             let until_ns = node.busy_until_ns;
             return self.wake(at, until_ns);
         }
+        node.begin_poll(now_ns);
         while let Some(packet) = node.inbox.pop_front() {
             node.machine.handle_packet(now_ns, &packet, &mut node.memory);
         }
         node.machine.handle_timeouts(now_ns);
         self.pump(at);
+        self.nodes[at].machine.end_poll(now_ns, true);
     }
 
     /// The process of a node computes until then.
     pub(crate) fn compute(&mut self, at: usize, until_ns: u64) {
+        // It looked until now.
+        self.nodes[at].begin_poll(self.now_ns);
+        self.nodes[at].machine.end_poll(self.now_ns, true);
+        self.nodes[at].is_absent = true;
         self.nodes[at].busy_until_ns = until_ns;
         self.nodes[at].wake_ns = u64::MAX;
         self.wake(at, until_ns);

@@ -10,6 +10,20 @@ use crate::calls::Status;
 pub(super) trait Blocking {
     fn send_now(&mut self, to: c_int, tag: c_int, message: &[u8]) -> Result<(), MpiError>;
     fn receive_now(&mut self, from: c_int, tag: c_int, room: &mut [u8]) -> Result<(), MpiError>;
+    fn send_many(
+        &mut self,
+        to: c_int,
+        tag: c_int,
+        bytes: usize,
+        all: &[u8],
+    ) -> Result<(), MpiError>;
+    fn receive_many(
+        &mut self,
+        from: c_int,
+        tag: c_int,
+        bytes: usize,
+        all: &mut [u8],
+    ) -> Result<(), MpiError>;
     fn all_to_all(&mut self, each: usize, from: &[u8], to: &mut [u8]) -> Result<(), MpiError>;
     fn barrier(&mut self) -> Result<(), MpiError>;
 }
@@ -40,6 +54,42 @@ impl World {
         self.port.receive_now(from as c_int, tag, room)
     }
 
+    /// Sends `all` as messages of `bytes` each, all under way at once (`MPI_Isend`), and waits for all (`MPI_Wait`).
+    ///
+    /// # Errors
+    /// [`MpiError::TooLong`]; [`MpiError::Failed`].
+    ///
+    /// # Panics
+    /// When there is no such rank, the tag is negative, or `bytes` is 0.
+    pub fn send_many(
+        &mut self,
+        to: usize,
+        tag: i32,
+        bytes: usize,
+        all: &[u8],
+    ) -> Result<(), MpiError> {
+        assert!(to < self.size && tag >= 0, "no rank {to} of {}, or tag {tag}", self.size);
+        self.port.send_many(to as c_int, tag, bytes, all)
+    }
+
+    /// Receives messages of at most `bytes` each until `all` is full, all posted at once (`MPI_Irecv`), and waits for all.
+    ///
+    /// # Errors
+    /// [`MpiError::TooLong`]; [`MpiError::Failed`], also if a message is longer.
+    ///
+    /// # Panics
+    /// As [`send_many`](Self::send_many).
+    pub fn receive_many(
+        &mut self,
+        from: usize,
+        tag: i32,
+        bytes: usize,
+        all: &mut [u8],
+    ) -> Result<(), MpiError> {
+        assert!(from < self.size && tag >= 0, "no rank {from} of {}, or tag {tag}", self.size);
+        self.port.receive_many(from as c_int, tag, bytes, all)
+    }
+
     /// Sends `each` bytes to every rank, in the ranks' order, and receives as many from every one (`MPI_Alltoall`). All
     /// ranks must call it with the same length.
     ///
@@ -68,6 +118,25 @@ fn counted(bytes: usize) -> Result<c_int, MpiError> {
     c_int::try_from(bytes).map_err(|_too_many| MpiError::TooLong { bytes })
 }
 
+impl<H: Handle> Session<H> {
+    /// Waits for all requests that were begun; `code` is that of the call that began the last.
+    fn wait_all(
+        &self,
+        requests: &mut [H],
+        call: &'static str,
+        code: c_int,
+    ) -> Result<(), MpiError> {
+        let mut done = Ok(());
+        for request in requests {
+            let mut status = Status::default();
+            // SAFETY: the request was begun by this library, and is waited for once; `Status` has room for the library's.
+            let code = unsafe { (self.calls.wait)(request, &raw mut status) };
+            done = done.and(checked("MPI_Wait", code));
+        }
+        checked(call, code).and(done)
+    }
+}
+
 impl<H: Handle> Blocking for Session<H> {
     fn send_now(&mut self, to: c_int, tag: c_int, message: &[u8]) -> Result<(), MpiError> {
         let (world, byte, count) = (self.calls.world, self.calls.byte, counted(message.len())?);
@@ -84,6 +153,56 @@ impl<H: Handle> Blocking for Session<H> {
         // `Status` has room for the library's.
         let code = unsafe { (self.calls.recv)(to, count, byte, from, tag, world, &raw mut status) };
         checked("MPI_Recv", code)
+    }
+
+    fn send_many(
+        &mut self,
+        to: c_int,
+        tag: c_int,
+        bytes: usize,
+        all: &[u8],
+    ) -> Result<(), MpiError> {
+        let (world, byte, count) = (self.calls.world, self.calls.byte, counted(bytes)?);
+        let mut requests = Vec::with_capacity(all.len() / bytes);
+        let mut code = 0;
+        for message in all.chunks_exact(bytes) {
+            let mut request = H::ZERO;
+            let from = message.as_ptr().cast();
+            // SAFETY: MPI is entered; it reads `count` bytes, which the slice has, until the request is done, which
+            // `wait_all` waits for.
+            code =
+                unsafe { (self.calls.isend)(from, count, byte, to, tag, world, &raw mut request) };
+            if code != 0 {
+                break;
+            }
+            requests.push(request);
+        }
+        self.wait_all(&mut requests, "MPI_Isend", code)
+    }
+
+    fn receive_many(
+        &mut self,
+        from: c_int,
+        tag: c_int,
+        bytes: usize,
+        all: &mut [u8],
+    ) -> Result<(), MpiError> {
+        let (world, byte, count) = (self.calls.world, self.calls.byte, counted(bytes)?);
+        let mut requests = Vec::with_capacity(all.len() / bytes);
+        let mut code = 0;
+        for room in all.chunks_exact_mut(bytes) {
+            let mut request = H::ZERO;
+            let to = room.as_mut_ptr().cast();
+            // SAFETY: MPI is entered; it writes at most `count` bytes, which the slice has and no other request has, until the
+            // request is done, which `wait_all` waits for.
+            code =
+                unsafe { (self.calls.irecv)(to, count, byte, from, tag, world, &raw mut request) };
+            if code != 0 {
+                break;
+            }
+            requests.push(request);
+        }
+        self.wait_all(&mut requests, "MPI_Irecv", code)
     }
 
     fn all_to_all(&mut self, each: usize, from: &[u8], to: &mut [u8]) -> Result<(), MpiError> {

@@ -97,10 +97,21 @@ impl JobHosts {
         program: &[String],
         limit: Duration,
     ) -> Result<String, VerbError> {
-        self.steer(receive)?;
+        self.run_steered(receive, receive, program, limit)
+    }
+
+    /// The same, with packets taken in on the cores of `steering`, another way to receive. [`Receive::Tcp`] steers nothing.
+    pub(super) fn run_steered(
+        &self,
+        receive: Receive,
+        steering: Receive,
+        program: &[String],
+        limit: Duration,
+    ) -> Result<String, VerbError> {
+        self.steer(steering)?;
         let scatterers = self.scatter(receive)?;
         let wrapper = self.write_script("rank", &wrapper(&self.layout, receive))?;
-        let script = self.script(receive, &wrapper, program, limit)?;
+        let script = self.script((receive, steering), &wrapper, program, limit)?;
         let mut command = self.lab.command("near");
         command.args(["unshare", "-u", "-m", "-i", "sh", "-c", &script]);
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -138,7 +149,7 @@ impl JobHosts {
     /// The shell's script that starts the job on the first host.
     fn script(
         &self,
-        receive: Receive,
+        (receive, steering): (Receive, Receive),
         wrapper: &Path,
         program: &[String],
         limit: Duration,
@@ -160,6 +171,9 @@ impl JobHosts {
             word("mpi");
             if let Some(library) = &self.tools.library {
                 word(&format!("--library {}", quoted(&library.display().to_string())));
+            }
+            if steering == Receive::Tcp {
+                word("--no-steer");
             }
             word("--");
         }

@@ -140,7 +140,10 @@ impl Searches {
         let words = [program.as_str(), "check", "--json", "--full", &model].map(str::to_owned);
         let text = match way {
             Way::OneHost => self.hosts.run_alone(&words, SEARCH_MAX)?,
-            Way::Messages => self.hosts.run(Receive::Queues, &words, SEARCH_MAX)?,
+            // As TCP's, its packets are taken in where the kernel takes them in by itself.
+            Way::Messages => {
+                self.hosts.run_steered(Receive::Queues, Receive::Tcp, &words, SEARCH_MAX)?
+            }
             Way::Tcp => self.hosts.run(Receive::Tcp, &words, SEARCH_MAX)?,
         };
         let (states_count, duration_s) =
