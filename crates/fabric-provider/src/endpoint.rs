@@ -2,17 +2,22 @@
 //! inside the program's calls; nothing here waits but [`Endpoint::close`], for a bounded time.
 
 mod endings;
+mod initiate;
 mod live;
 mod progress;
 mod site;
+mod target;
 mod unmatched;
 mod waits;
 
 pub(crate) use endings::Queues;
 use endings::{flags_of, number_of};
+use initiate::Started;
+pub(crate) use initiate::{Given, Order};
 use live::Live;
 pub(crate) use site::Site;
 use site::planned_sockets;
+use target::Target;
 use waits::Waits;
 
 use std::collections::VecDeque;
@@ -80,11 +85,16 @@ pub(crate) struct Binding {
     pub(crate) receive_queue: Option<usize>,
     pub(crate) send_counter: Option<usize>,
     pub(crate) receive_counter: Option<usize>,
+    pub(crate) read_counter: Option<usize>,
+    pub(crate) write_counter: Option<usize>,
+    /// Of what peers read and wrote here.
+    pub(crate) remote_read_counter: Option<usize>,
+    pub(crate) remote_write_counter: Option<usize>,
     /// Only sends with `COMPLETION` are told.
     pub(crate) is_send_selective: bool,
     pub(crate) is_receive_selective: bool,
-    /// Receives may name their source.
-    pub(crate) is_directed: bool,
+    /// Capabilities: whether receives may name their source, and what of remote access it may ask for and serves.
+    pub(crate) caps: u64,
     /// Flags of calls that take none.
     pub(crate) send_flags: u64,
     pub(crate) receive_flags: u64,
@@ -124,6 +134,10 @@ pub(crate) struct Endpoint {
     addresses: Vec<u64>,
     tells_peers: bool,
     claims: Vec<(usize, ClaimId)>,
+    /// Access to the memory of peers, under way.
+    started: Started,
+    /// Access of peers to memory of this process.
+    target: Target,
     /// Packets to itself.
     own: VecDeque<Vec<u8>>,
     scratch: Vec<u8>,
@@ -204,6 +218,8 @@ impl Endpoint {
             addresses: Vec::new(),
             tells_peers: site.tells_peers,
             claims: Vec::new(),
+            started: Started::default(),
+            target: Target::default(),
             own: VecDeque::new(),
             scratch: Vec::new(),
         })

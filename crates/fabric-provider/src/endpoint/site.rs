@@ -30,7 +30,7 @@ impl Site {
             port: 0,
             unique: random()?,
             key: random()?,
-            copy_bytes_max: INJECT_BYTES_MAX,
+            copy_bytes_max: INJECT_BYTES_MAX + crate::remote::request::HEADER_BYTES as u64,
             tells_peers: false,
         })
     }
