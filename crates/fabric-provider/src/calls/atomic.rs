@@ -186,7 +186,9 @@ unsafe fn start_message(
     flags: u64,
 ) -> isize {
     // SAFETY: C's structure.
-    match unsafe { of_message(&*msg, shape, elements, flags) } {
+    let msg = unsafe { &*msg };
+    // SAFETY: the same.
+    match unsafe { of_message(msg, shape, elements, flags) } {
         // SAFETY: the caller's promise.
         Ok(call) => unsafe { start(ep, &call) },
         Err(number) => -(number as isize),
