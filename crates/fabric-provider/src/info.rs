@@ -61,6 +61,8 @@ struct Wishes {
     av_type: u32,
     progress: [u32; 2],
     mr_mode: c_int,
+    /// Orders of sends, and of receives.
+    orders: [u64; 2],
     send_count: usize,
     receive_count: usize,
 }
@@ -143,6 +145,7 @@ unsafe fn understand(hints: &Info) -> Option<Wishes> {
             && send.iov_limit <= PIECES_MAX
             && send.rma_iov_limit <= REMOTE_PIECES_MAX;
         (wishes.send_flags, wishes.send_count) = (send.op_flags & OPERATION_FLAGS, send.size);
+        wishes.orders[0] = send.msg_order;
     }
     // SAFETY: as above.
     if let Some(receive) = unsafe { hints.rx_attr.as_ref() } {
@@ -153,6 +156,7 @@ unsafe fn understand(hints: &Info) -> Option<Wishes> {
             && receive.iov_limit <= PIECES_MAX;
         wishes.receive_flags = receive.op_flags & OPERATION_FLAGS;
         wishes.receive_count = receive.size;
+        wishes.orders[1] = receive.msg_order;
     }
     // SAFETY: as above.
     if let Some(domain) = unsafe { hints.domain_attr.as_ref() } {
@@ -233,7 +237,7 @@ fn offered_caps(wished: u64) -> u64 {
 fn fill_send(send: &mut TxAttr, caps: u64, wishes: &Wishes) {
     send.caps = caps & SEND_CAPS;
     send.op_flags = wishes.send_flags;
-    send.msg_order = order(caps);
+    send.msg_order = order(caps) | wishes.orders[0];
     send.inject_size = INJECT_BYTES_MAX as usize;
     send.size = if wishes.send_count == 0 { OPERATIONS_MAX } else { wishes.send_count };
     send.iov_limit = PIECES_MAX;
@@ -248,7 +252,7 @@ fn order(caps: u64) -> u64 {
 fn fill_receive(receive: &mut RxAttr, caps: u64, wishes: &Wishes) {
     receive.caps = caps & RECEIVE_CAPS;
     receive.op_flags = wishes.receive_flags;
-    receive.msg_order = order(caps);
+    receive.msg_order = order(caps) | wishes.orders[1];
     receive.size = if wishes.receive_count == 0 { OPERATIONS_MAX } else { wishes.receive_count };
     receive.iov_limit = PIECES_MAX;
 }

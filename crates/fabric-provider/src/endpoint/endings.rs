@@ -22,7 +22,7 @@ impl Endpoint {
     /// Tells the program what ended.
     pub(super) fn settle(&mut self, queues: &mut Queues<'_>) {
         self.settle_messages(queues);
-        while self.serve(queues) {
+        while self.has_requests() && self.serve(queues) {
             let now_ns = self.now_ns();
             self.transmit(now_ns);
             self.settle_messages(queues);
@@ -63,11 +63,12 @@ impl Endpoint {
     }
 
     fn complete(&mut self, completion: &Completion, queues: &mut Queues<'_>) {
-        if completion.context & target::WORK != 0 {
-            return self.complete_work(completion, queues);
-        }
-        if completion.context & initiate::STARTED != 0 {
-            return self.complete_started(completion, queues);
+        if completion.context & (target::WORK | initiate::STARTED) != 0 {
+            return if completion.context & target::WORK != 0 {
+                self.complete_work(completion, queues)
+            } else {
+                self.complete_started(completion, queues)
+            };
         }
         let (is_over, message, offset, received_bytes, is_send) = match &completion.operation {
             messaging::Operation::Send => (true, None, 0, 0, true),

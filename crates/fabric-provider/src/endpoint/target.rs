@@ -114,6 +114,16 @@ impl Target {
 }
 
 impl Endpoint {
+    /// Whether peers may want something, or are to be sent something. Most programs' peers never do.
+    #[inline]
+    pub(super) fn has_requests(&self) -> bool {
+        let target = &self.target;
+        self.machine.has_unexpected(Channel::Remote)
+            || target.has_sent
+            || !target.answers.is_empty()
+            || !target.ready.is_empty()
+    }
+
     /// Executes what peers have asked for. True: there is something to send.
     pub(super) fn serve(&mut self, queues: &mut Queues<'_>) -> bool {
         self.claim_requests();

@@ -3,7 +3,7 @@
 use super::Machine;
 use crate::matching::Body;
 use crate::peer::{State, Target};
-use crate::types::{ClaimId, Memory};
+use crate::types::{Channel, ClaimId, Memory};
 
 impl Machine {
     /// Hands the bytes of a claimed message to `read` and ends the message; what `read` returns, returned. `None`: the
@@ -35,6 +35,13 @@ impl Machine {
         }
         self.retry_refused(now_ns, memory);
         Some(outcome)
+    }
+
+    /// Whether messages of a channel wait that no receive has matched. Costs almost nothing.
+    #[inline]
+    #[must_use]
+    pub fn has_unexpected(&self, channel: Channel) -> bool {
+        self.matcher.has_arrivals(channel)
     }
 
     /// How many more sends may be in progress now.
