@@ -45,6 +45,46 @@ fn a_stock_job_runs_over_the_provider_and_ends_with_its_own_code() {
     assert!(lines.lines().all(|line| !line.contains("\"sent_pkts\":0,")), "{lines}");
 }
 
+/// Compiles a program with Open MPI's compiler.
+fn compile(program: &std::path::Path, source: &std::path::Path) {
+    let mut compiler = Command::new("mpicc.openmpi");
+    let compiled = compiler.args(["-O1", "-o"]).args([program, source]).output();
+    let compiled = compiled.expect("mpicc.openmpi is installed (tools/prepare test)");
+    assert!(compiled.status.success(), "{compiled:?}");
+}
+
+/// Puts, gets, accumulates and fetches between all ranks, each checked by the program.
+#[test]
+fn one_sided_operations_access_the_peers_memory_where_that_is_asked_for() {
+    let scratch = Scratch::new("mpi-memory").expect("a folder");
+    let file = |name: &str| scratch.path().join(name);
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    compile(&file("window"), &folder.join("../fabric-provider/tests/program/window.c"));
+    for (how, swaps) in [("memory", "no"), ("messages", "swap")] {
+        let report = file(how).display().to_string();
+        let options = ["--report", &report, "--one-sided", how, "--interface", "lo"];
+        let launcher = ["--", "mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", "2"];
+        let mut command = mpi(&options);
+        command.args(launcher).arg(file("window")).arg(swaps).env("TMPDIR", scratch.path());
+        let (code, text) = told(&mut command);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("correct: 2 ranks"), "{text}");
+        let lines = std::fs::read_to_string(file(how)).expect("the ranks' counters");
+        let served = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            line["served_requests"].as_u64().expect("a count")
+        };
+        let served: u64 = lines.lines().map(served).sum();
+        // Of 1000 fetches half are of the other rank's memory.
+        assert!(if how == "memory" { served >= 500 } else { served == 0 }, "{how}: {served}");
+    }
+    let other = ["--mca", "btl", "tcp,self"];
+    let (code, text) =
+        told(mpi(&["--one-sided", "memory", "--", "mpirun.openmpi"]).args(other).arg("true"));
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("leave it out"), "{text}");
+}
+
 /// Each rank puts 8 MiB into the other's memory.
 const ONE_SIDED: &str = r#"
 #include <mpi.h>
@@ -78,10 +118,7 @@ fn one_sided_operations_go_over_messages_too() {
     let scratch = Scratch::new("mpi-put").expect("a folder");
     let file = |name: &str| scratch.path().join(name);
     std::fs::write(file("put.c"), ONE_SIDED).expect("written");
-    let mut compiler = Command::new("mpicc.openmpi");
-    let compiled = compiler.args(["-O1", "-o"]).args([file("put"), file("put.c")]).output();
-    let compiled = compiled.expect("mpicc.openmpi is installed (tools/prepare test)");
-    assert!(compiled.status.success(), "{compiled:?}");
+    compile(&file("put"), &file("put.c"));
     let report = file("report").display().to_string();
     let options = ["--report", &report, "--shared-memory", "off", "--interface", "lo"];
     let launcher = ["--", "mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", "2"];

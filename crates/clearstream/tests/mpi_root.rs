@@ -30,6 +30,19 @@ impl Drop for Hosts {
     }
 }
 
+/// A program of the provider's tests, compiled into this folder.
+fn compiled(name: &str, folder: &Path) -> PathBuf {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fabric-provider/tests/program");
+    let (program, source) = (folder.join(name), sources.join(format!("{name}.c")));
+    let outcome = Command::new("mpicc.openmpi")
+        .args(["-O1", "-o"])
+        .args([&program, &source])
+        .output()
+        .expect("mpicc.openmpi is installed (tools/prepare test)");
+    assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
+    program
+}
+
 impl Hosts {
     pub(crate) fn up(name: &str, link: &str) -> Option<Self> {
         // Open MPI's launcher and its daemons talk over the second link: the first has the messages alone.
@@ -38,15 +51,7 @@ impl Hosts {
         let sections = format!("{hosts}{between}{link}\n{between}wire = \"veth\"\n");
         let lab = LabBed::up_with(name, &sections)?;
         let scratch = Scratch::new(&format!("mpi-{name}")).expect("a folder");
-        let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../fabric-provider/tests/program/job.c");
-        let job = scratch.path().join("job");
-        let outcome = Command::new("mpicc.openmpi")
-            .args(["-O1", "-o"])
-            .args([&job, &source])
-            .output()
-            .expect("mpicc.openmpi is installed (tools/prepare test)");
-        assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
+        let job = compiled("job", scratch.path());
         for host in ["near", "far"] {
             std::fs::create_dir(scratch.path().join(host)).expect("a folder");
         }
@@ -145,6 +150,22 @@ fn one_percent_of_loss_changes_no_result_root() {
 #[test]
 fn ten_percent_of_loss_changes_no_result_root() {
     check_with_loss("mpi-loss10", "delay = \"20us\"\nloss = \"10%\"", 100);
+}
+
+/// Each fetch returns a higher sum than the one before, and the sum of all is exact: what is sent again is not executed
+/// again.
+#[test]
+fn one_sided_operations_are_executed_once_each_at_ten_percent_of_loss_root() {
+    let Some(hosts) = Hosts::up("mpi-memory", "delay = \"20us\"\nloss = \"10%\"") else { return };
+    let program = compiled("window", hosts.scratch.path()).display().to_string();
+    let words = format!("--bind-to none --host near:1,far:1 -n 2 {program}");
+    let output = hosts.command_of("--one-sided memory", &words).output().expect("it starts");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("correct: 2 ranks"), "{}", said(&output));
+    let served = hosts.counters("served_requests").iter().sum::<u64>();
+    let resent = hosts.counters("resent_pkts").iter().sum::<u64>();
+    assert!(served >= 500, "{served} requests");
+    assert!(resent >= 100, "{resent} packets sent again");
 }
 
 /// Ends or stops the rank on the far host while both exchange messages; the job must end by itself.

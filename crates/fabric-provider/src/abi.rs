@@ -8,10 +8,12 @@ use std::ffi::{c_char, c_int, c_void};
 
 pub(crate) use self::counters::*;
 pub(crate) use self::memory::*;
+pub(crate) use self::remote::*;
 pub(crate) use self::values::*;
 
 mod counters;
 mod memory;
+mod remote;
 mod values;
 
 /// A slot of a table of operations that this provider does not serve. C callers pass arguments, which
@@ -233,7 +235,8 @@ pub(crate) struct DomainOps {
     pub(crate) poll_open: Unserved,
     pub(crate) stx_ctx: Unserved,
     pub(crate) srx_ctx: Unserved,
-    pub(crate) query_atomic: Unserved,
+    pub(crate) query_atomic:
+        unsafe extern "C" fn(*mut FidDomain, u32, u32, *mut AtomicAttr, u64) -> c_int,
     pub(crate) query_collective: Unserved,
     pub(crate) endpoint2: Unserved,
 }
@@ -337,9 +340,9 @@ pub(crate) struct FidEp {
     pub(crate) ops: &'static EpOps,
     pub(crate) cm: &'static CmOps,
     pub(crate) msg: &'static MsgOps,
-    pub(crate) rma: *const c_void,
+    pub(crate) rma: &'static RmaOps,
     pub(crate) tagged: &'static TaggedOps,
-    pub(crate) atomic: *const c_void,
+    pub(crate) atomic: &'static AtomicOps,
     pub(crate) collective: *const c_void,
 }
 

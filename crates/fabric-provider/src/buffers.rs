@@ -8,6 +8,7 @@ use messaging::{BufferId, CopyRequest, Memory};
 use crate::fence::Number;
 use crate::interfaces::complain;
 use crate::local::Process;
+use crate::remote::regions::Span;
 
 /// Numbers with this bit name a list of pieces, others are addresses: no address of a process has it.
 const LIST: u64 = 1 << 63;
@@ -19,10 +20,18 @@ struct Piece {
     length_bytes: usize,
 }
 
-/// Buffers that consist of pieces.
+/// Pieces that are lent together.
+#[derive(Debug)]
+struct List {
+    pieces: Vec<Piece>,
+    /// The key of the registered memory that they are part of.
+    region: Option<u64>,
+}
+
+/// Buffers that consist of pieces, or that may be revoked.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    lists: Vec<Option<Vec<Piece>>>,
+    lists: Vec<Option<List>>,
 }
 
 /// A buffer that was lent.
@@ -103,10 +112,39 @@ impl Buffers {
                 };
                 let pieces: Vec<Piece> = many.iter().map(piece).collect();
                 let length_bytes = pieces.iter().map(|piece| piece.length_bytes as u64).sum();
-                let index = crate::fence::keep(&mut self.lists, pieces);
+                let index = crate::fence::keep(&mut self.lists, List { pieces, region: None });
                 Ok(Lent { buffer: BufferId(LIST | index as u64), length_bytes })
             }
         }
+    }
+
+    /// A buffer within registered memory, until it is given back or [revoked](Self::revoke).
+    pub(crate) fn of_region(&mut self, key: u64, span: Span) -> Lent {
+        let pieces = vec![Piece { start: span.start, length_bytes: span.length_bytes }];
+        let index = crate::fence::keep(&mut self.lists, List { pieces, region: Some(key) });
+        Lent { buffer: BufferId(LIST | index as u64), length_bytes: span.length_bytes as u64 }
+    }
+
+    /// Whether buffers within the registered memory of this key are in use.
+    pub(crate) fn uses(&self, key: u64) -> bool {
+        self.lists.iter().flatten().any(|list| list.region == Some(key))
+    }
+
+    /// Registered memory is no longer to be touched: what is read from its buffers is 0, what is written is lost.
+    pub(crate) fn revoke(&mut self, key: u64) {
+        for list in self.lists.iter_mut().flatten().filter(|list| list.region == Some(key)) {
+            *list = List { pieces: Vec::new(), region: None };
+        }
+    }
+
+    /// Whether a buffer within registered memory still is that.
+    pub(crate) fn is_of_region(&self, buffer: BufferId) -> bool {
+        self.list(buffer).is_some_and(|list| list.region.is_some())
+    }
+
+    fn list(&self, buffer: BufferId) -> Option<&List> {
+        let index = (buffer.0 & LIST != 0).then_some((buffer.0 & !LIST) as usize)?;
+        self.lists.get(index)?.as_ref()
     }
 
     /// The program has its memory again.
@@ -129,9 +167,9 @@ impl Buffers {
         if buffer.0 & LIST == 0 {
             return each(Piece { start: buffer.0 as usize + offset as usize, length_bytes });
         }
-        let list = self.lists.get((buffer.0 & !LIST) as usize).and_then(Option::as_ref);
+        let pieces = self.list(buffer).into_iter().flat_map(|list| &list.pieces);
         let (mut skip, mut left) = (offset as usize, length_bytes);
-        for piece in list.into_iter().flatten() {
+        for piece in pieces {
             if skip >= piece.length_bytes {
                 skip -= piece.length_bytes;
                 continue;
@@ -192,16 +230,25 @@ impl Memory for Buffers {
     }
 
     fn read(&self, buffer: BufferId, offset: u64, bytes_count: usize, into: &mut Vec<u8>) {
+        let end = into.len() + bytes_count;
         self.for_each_piece(buffer, offset, bytes_count, |piece| {
             let start = std::ptr::with_exposed_provenance::<u8>(piece.start);
             // SAFETY: the program lent this memory for a send, and the machine stays within it.
             let bytes = unsafe { std::slice::from_raw_parts(start, piece.length_bytes) };
             into.extend_from_slice(bytes);
         });
+        // Of a buffer that was revoked.
+        into.resize(end, 0);
     }
 
     fn place(&self, buffer: BufferId, offset: u64) -> Option<u64> {
-        (buffer.0 & LIST == 0).then_some(buffer.0.wrapping_add(offset))
+        if buffer.0 & LIST == 0 {
+            return Some(buffer.0.wrapping_add(offset));
+        }
+        match self.list(buffer)?.pieces.as_slice() {
+            [one] => Some((one.start as u64).wrapping_add(offset)),
+            _ => None,
+        }
     }
 }
 

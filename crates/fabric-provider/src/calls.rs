@@ -5,14 +5,17 @@ use std::ffi::{c_int, c_void};
 use messaging::{Channel, SendMode};
 
 use crate::abi::{
-    self, Buffer, CmOps, Descriptors, EpOps, Fid, FidEp, MsgOps, TaggedOps, Vector, unserved,
+    self, AtomicOps, Buffer, CmOps, Descriptors, EpOps, Fid, FidEp, MsgOps, RmaOps, TaggedOps,
+    Vector, unserved,
 };
 use crate::buffers::{Buffers, Lent};
 use crate::endpoint::{Endpoint, Incoming, Outgoing, Queues};
 use crate::fence::{Number, Object, answer, answer_int};
 use crate::info::copy_name;
 
+pub(crate) mod atomic;
 mod plain;
+mod rma;
 mod tagged;
 
 static OPS: EpOps = EpOps {
@@ -39,7 +42,9 @@ static CONNECTIONS: CmOps = CmOps {
 };
 static MSG: MsgOps = plain::OPS;
 static TAGGED: TaggedOps = tagged::OPS;
-/// Tables of what is not served: all their slots are `unserved`.
+static RMA: RmaOps = rma::OPS;
+static ATOMIC: AtomicOps = atomic::OPS;
+/// A table of what is not served: all its slots are `unserved`.
 #[repr(C)]
 struct Nothing {
     size: usize,
@@ -55,9 +60,9 @@ pub(crate) fn endpoint(fid: Fid) -> FidEp {
         ops: &OPS,
         cm: &CONNECTIONS,
         msg: &MSG,
-        rma: nothing,
+        rma: &RMA,
         tagged: &TAGGED,
-        atomic: nothing,
+        atomic: &ATOMIC,
         collective: nothing,
     }
 }
@@ -186,7 +191,11 @@ unsafe fn receive(
             let is = |flag: u64| flags & flag != 0;
             let is_tagged = receiving.channel == Channel::Tagged;
             let incoming = Incoming {
-                from: if endpoint.binding.is_directed { receiving.from } else { abi::ADDR_UNSPEC },
+                from: if endpoint.binding.caps & abi::DIRECTED_RECV != 0 {
+                    receiving.from
+                } else {
+                    abi::ADDR_UNSPEC
+                },
                 channel: receiving.channel,
                 tag: receiving.tag,
                 ignore: receiving.ignore,

@@ -2,17 +2,22 @@
 //! inside the program's calls; nothing here waits but [`Endpoint::close`], for a bounded time.
 
 mod endings;
+mod initiate;
 mod live;
 mod progress;
 mod site;
+mod target;
 mod unmatched;
 mod waits;
 
 pub(crate) use endings::Queues;
 use endings::{flags_of, number_of};
+use initiate::Started;
+pub(crate) use initiate::{Given, Order};
 use live::Live;
 pub(crate) use site::Site;
 use site::planned_sockets;
+use target::Target;
 use waits::Waits;
 
 use std::collections::VecDeque;
@@ -40,6 +45,11 @@ pub(crate) const INJECT_BYTES_MAX: u64 = 4096;
 /// Longest message that is copied, so that its buffer is free at once. Longer ones ask their receiver for an acknowledgement of their own, a
 /// packet and an interrupt more, and wait for it while the receiver computes.
 const COPY_BYTES_MAX: u64 = 16 * 1024;
+// Requests for a peer's memory are copied too.
+const _: () = {
+    use crate::remote::request::{HEADER_BYTES, OPERANDS_BYTES_MAX};
+    assert!(COPY_BYTES_MAX as usize >= HEADER_BYTES + OPERANDS_BYTES_MAX);
+};
 /// Unexpected messages of one peer that are kept, bytes.
 const PEER_UNEXPECTED_BYTES: u64 = 128 * 1024;
 /// A peer whose process does not run for so long, while something is awaited from it, has failed.
@@ -83,11 +93,16 @@ pub(crate) struct Binding {
     pub(crate) receive_queue: Option<usize>,
     pub(crate) send_counter: Option<usize>,
     pub(crate) receive_counter: Option<usize>,
+    pub(crate) read_counter: Option<usize>,
+    pub(crate) write_counter: Option<usize>,
+    /// Of what peers read and wrote here.
+    pub(crate) remote_read_counter: Option<usize>,
+    pub(crate) remote_write_counter: Option<usize>,
     /// Only sends with `COMPLETION` are told.
     pub(crate) is_send_selective: bool,
     pub(crate) is_receive_selective: bool,
-    /// Receives may name their source.
-    pub(crate) is_directed: bool,
+    /// Capabilities: whether receives may name their source, and what of remote access it may ask for and serves.
+    pub(crate) caps: u64,
     /// Flags of calls that take none.
     pub(crate) send_flags: u64,
     pub(crate) receive_flags: u64,
@@ -127,6 +142,10 @@ pub(crate) struct Endpoint {
     addresses: Vec<u64>,
     tells_peers: bool,
     claims: Vec<(usize, ClaimId)>,
+    /// Access to the memory of peers, under way.
+    started: Started,
+    /// Access of peers to memory of this process.
+    target: Target,
     /// Packets to itself.
     own: VecDeque<Vec<u8>>,
     scratch: Vec<u8>,
@@ -207,6 +226,8 @@ impl Endpoint {
             addresses: Vec::new(),
             tells_peers: site.tells_peers,
             claims: Vec::new(),
+            started: Started::default(),
+            target: Target::default(),
             own: VecDeque::new(),
             scratch: Vec::new(),
         })

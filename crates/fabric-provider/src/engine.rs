@@ -4,6 +4,7 @@
 //! Progress is made only in calls. A child of a `fork` has none of its parent's endpoints.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::fence::Number;
 use crate::interfaces::{self, Place};
 use crate::name::Name;
 use crate::queue::Queue;
+use crate::remote::regions::Regions;
 use crate::{GENERATION, count_forks};
 
 /// Room in the peer table, at least.
@@ -349,7 +351,9 @@ impl Engine {
 }
 
 fn queues(queues: &mut [Option<Queue>]) -> Queues<'_> {
-    Queues { queues, counters: &mut [] }
+    /// Programs of these libraries register no memory.
+    static NO_REGIONS: LazyLock<Regions> = LazyLock::new(Regions::default);
+    Queues { queues, counters: &mut [], regions: &NO_REGIONS }
 }
 
 fn end_error(number: Number) -> EndError {

@@ -9,6 +9,7 @@ use crate::GENERATION;
 use crate::endpoint::{Endpoint, Queues};
 use crate::name::Name;
 use crate::queue::{Counter, Queue};
+use crate::remote::regions::Regions;
 
 /// An error number of libfabric's, positive.
 pub(crate) type Number = c_int;
@@ -29,12 +30,15 @@ pub(crate) struct State {
     pub(crate) counters: Vec<Option<Counter>>,
     /// Address vectors.
     pub(crate) vectors: Vec<Option<Vec<Option<Name>>>>,
+    /// Memory that peers may access.
+    pub(crate) regions: Regions,
 }
 
 impl State {
     /// The endpoints, and where what they end is told.
     pub(crate) fn endpoints_and_queues(&mut self) -> (&mut [Option<Endpoint>], Queues<'_>) {
-        (&mut self.endpoints, Queues { queues: &mut self.queues, counters: &mut self.counters })
+        let Self { endpoints, queues, counters, regions, .. } = self;
+        (endpoints, Queues { queues, counters, regions })
     }
 
     /// Makes progress at each endpoint.

@@ -9,14 +9,26 @@ use crate::endpoint::INJECT_BYTES_MAX;
 use crate::fence::{Number, answer_int};
 use crate::interfaces;
 use crate::name::NAME_BYTES;
+use crate::remote::atomics::ATOMIC_BYTES_MAX;
 
 /// Everything.
 const CAPS: u64 = SEND_CAPS | RECEIVE_CAPS | abi::LOCAL_COMM | abi::REMOTE_COMM;
-const SEND_CAPS: u64 = abi::MSG | abi::TAGGED | abi::SEND;
-const RECEIVE_CAPS: u64 =
-    abi::MSG | abi::TAGGED | abi::RECV | abi::MULTI_RECV | abi::DIRECTED_RECV | abi::SOURCE;
+const SEND_CAPS: u64 =
+    abi::MSG | abi::TAGGED | abi::SEND | abi::RMA | abi::ATOMIC | abi::READ | abi::WRITE;
+const RECEIVE_CAPS: u64 = abi::MSG
+    | abi::TAGGED
+    | abi::RECV
+    | abi::MULTI_RECV
+    | abi::DIRECTED_RECV
+    | abi::SOURCE
+    | abi::RMA
+    | abi::ATOMIC
+    | abi::REMOTE_READ
+    | abi::REMOTE_WRITE;
 /// What costs nothing and is given unasked.
 const FREE_CAPS: u64 = abi::SEND | abi::RECV | abi::LOCAL_COMM | abi::REMOTE_COMM;
+/// The same to those who ask for access to memory.
+const FREE_REMOTE_CAPS: u64 = abi::READ | abi::WRITE | abi::REMOTE_READ | abi::REMOTE_WRITE;
 
 const MESSAGE_BYTES_MAX: usize = 1 << 48;
 /// Operations under way.
@@ -25,10 +37,19 @@ const OPERATIONS_MAX: usize = 1 << 16;
 const PIECES_MAX: usize = 128;
 /// Later releases read fields beyond those of `abi`; they find zeros.
 const SPARE_BYTES: usize = 512;
+/// Orders that are kept: of messages, and of atomic operations.
+const SEND_ORDER: u64 = abi::ORDER_SAS | abi::ORDER_ATOMIC;
+/// Parts of a peer's memory that one operation names.
+const REMOTE_PIECES_MAX: usize = 1;
 
 /// Flags of calls without flags, as a program wants them.
-const OPERATION_FLAGS: u64 =
-    abi::COMPLETION | abi::INJECT | abi::DELIVERY_COMPLETE | abi::MATCH_COMPLETE | abi::MULTI_RECV;
+const OPERATION_FLAGS: u64 = abi::COMPLETION
+    | abi::INJECT
+    | abi::INJECT_COMPLETE
+    | abi::TRANSMIT_COMPLETE
+    | abi::DELIVERY_COMPLETE
+    | abi::MATCH_COMPLETE
+    | abi::MULTI_RECV;
 
 /// What counts of a program's wishes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,6 +60,9 @@ struct Wishes {
     threading: u32,
     av_type: u32,
     progress: [u32; 2],
+    mr_mode: c_int,
+    /// Orders of sends, and of receives.
+    orders: [u64; 2],
     send_count: usize,
     receive_count: usize,
 }
@@ -105,36 +129,44 @@ unsafe fn understand(hints: &Info) -> Option<Wishes> {
             && endpoint.protocol == 0
             && endpoint.max_msg_size <= MESSAGE_BYTES_MAX
             && endpoint.auth_key_size == 0
+            && endpoint.max_order_raw_size <= ATOMIC_BYTES_MAX
+            && endpoint.max_order_war_size <= ATOMIC_BYTES_MAX
+            && endpoint.max_order_waw_size <= ATOMIC_BYTES_MAX
             && contexts_fit(endpoint.tx_ctx_cnt)
             && contexts_fit(endpoint.rx_ctx_cnt);
     }
     // SAFETY: as above.
     if let Some(send) = unsafe { hints.tx_attr.as_ref() } {
         is_met &= send.caps & !(CAPS) == 0
-            && send.msg_order & !abi::ORDER_SAS == 0
+            && send.msg_order & !SEND_ORDER == 0
             && send.comp_order == 0
             && send.inject_size <= INJECT_BYTES_MAX as usize
             && send.size <= OPERATIONS_MAX
             && send.iov_limit <= PIECES_MAX
-            && send.rma_iov_limit == 0;
+            && send.rma_iov_limit <= REMOTE_PIECES_MAX;
         (wishes.send_flags, wishes.send_count) = (send.op_flags & OPERATION_FLAGS, send.size);
+        wishes.orders[0] = send.msg_order;
     }
     // SAFETY: as above.
     if let Some(receive) = unsafe { hints.rx_attr.as_ref() } {
         is_met &= receive.caps & !(CAPS) == 0
-            && receive.msg_order & !abi::ORDER_SAS == 0
+            && receive.msg_order & !SEND_ORDER == 0
             && receive.comp_order == 0
             && receive.size <= OPERATIONS_MAX
             && receive.iov_limit <= PIECES_MAX;
         wishes.receive_flags = receive.op_flags & OPERATION_FLAGS;
         wishes.receive_count = receive.size;
+        wishes.orders[1] = receive.msg_order;
     }
     // SAFETY: as above.
     if let Some(domain) = unsafe { hints.domain_attr.as_ref() } {
         is_met &= domain.cq_data_size <= 8
             && domain.control_progress != abi::PROGRESS_AUTO
             && domain.data_progress != abi::PROGRESS_AUTO
-            && domain.auth_key_size == 0;
+            && domain.auth_key_size == 0
+            // Programs from before release 1.5 that name memory by its address.
+            && (domain.mr_mode != abi::MR_BASIC || hints.caps & (abi::RMA | abi::ATOMIC) == 0);
+        wishes.mr_mode = domain.mr_mode;
         wishes.threading = domain.threading;
         wishes.av_type = domain.av_type;
         wishes.progress = [domain.control_progress, domain.data_progress];
@@ -163,7 +195,7 @@ fn text(text: &str) -> Result<*mut c_char, Number> {
 
 /// The one offer: an endpoint at an interface.
 fn offer(wishes: &Wishes, interface: &str) -> Result<*mut Info, Number> {
-    let caps = if wishes.caps == 0 { CAPS } else { wishes.caps | FREE_CAPS };
+    let caps = offered_caps(wishes.caps);
     let info: *mut Info = zeroed()?;
     let (send, receive): (*mut TxAttr, *mut RxAttr) = (zeroed()?, zeroed()?);
     let (endpoint, domain): (*mut EpAttr, *mut DomainAttr) = (zeroed()?, zeroed()?);
@@ -174,7 +206,7 @@ fn offer(wishes: &Wishes, interface: &str) -> Result<*mut Info, Number> {
     // SAFETY: as above.
     fill_receive(unsafe { &mut *receive }, caps, wishes);
     // SAFETY: as above.
-    fill_endpoint(unsafe { &mut *endpoint });
+    fill_endpoint(unsafe { &mut *endpoint }, caps);
     // SAFETY: as above.
     let domain_attr = unsafe { &mut *domain };
     fill_domain(domain_attr, wishes);
@@ -191,31 +223,52 @@ fn offer(wishes: &Wishes, interface: &str) -> Result<*mut Info, Number> {
     Ok(info)
 }
 
+fn offered_caps(wished: u64) -> u64 {
+    let has_remote = wished & (abi::RMA | abi::ATOMIC) != 0;
+    // Without a word on directions all are wished.
+    let is_any = wished & FREE_REMOTE_CAPS == 0;
+    match wished {
+        0 => CAPS,
+        _ if has_remote && is_any => wished | FREE_CAPS | FREE_REMOTE_CAPS,
+        _ => wished | FREE_CAPS,
+    }
+}
+
 fn fill_send(send: &mut TxAttr, caps: u64, wishes: &Wishes) {
     send.caps = caps & SEND_CAPS;
     send.op_flags = wishes.send_flags;
-    send.msg_order = abi::ORDER_SAS;
+    send.msg_order = order(caps) | wishes.orders[0];
     send.inject_size = INJECT_BYTES_MAX as usize;
     send.size = if wishes.send_count == 0 { OPERATIONS_MAX } else { wishes.send_count };
     send.iov_limit = PIECES_MAX;
+    send.rma_iov_limit = if caps & (abi::RMA | abi::ATOMIC) != 0 { REMOTE_PIECES_MAX } else { 0 };
     send.tclass = abi::TC_BEST_EFFORT;
+}
+
+fn order(caps: u64) -> u64 {
+    if caps & abi::ATOMIC != 0 { SEND_ORDER } else { abi::ORDER_SAS }
 }
 
 fn fill_receive(receive: &mut RxAttr, caps: u64, wishes: &Wishes) {
     receive.caps = caps & RECEIVE_CAPS;
     receive.op_flags = wishes.receive_flags;
-    receive.msg_order = abi::ORDER_SAS;
+    receive.msg_order = order(caps) | wishes.orders[1];
     receive.size = if wishes.receive_count == 0 { OPERATIONS_MAX } else { wishes.receive_count };
     receive.iov_limit = PIECES_MAX;
 }
 
-fn fill_endpoint(endpoint: &mut EpAttr) {
+fn fill_endpoint(endpoint: &mut EpAttr, caps: u64) {
     endpoint.kind = abi::EP_RDM;
     endpoint.protocol_version = 1;
     endpoint.max_msg_size = MESSAGE_BYTES_MAX;
     // The program may use every bit.
     endpoint.mem_tag_format = u64::MAX;
     (endpoint.tx_ctx_cnt, endpoint.rx_ctx_cnt) = (1, 1);
+    if caps & abi::ATOMIC != 0 {
+        endpoint.max_order_raw_size = ATOMIC_BYTES_MAX;
+        endpoint.max_order_war_size = ATOMIC_BYTES_MAX;
+        endpoint.max_order_waw_size = ATOMIC_BYTES_MAX;
+    }
 }
 
 fn fill_domain(domain: &mut DomainAttr, wishes: &Wishes) {
@@ -225,7 +278,10 @@ fn fill_domain(domain: &mut DomainAttr, wishes: &Wishes) {
     domain.data_progress = abi::PROGRESS_MANUAL;
     domain.resource_mgmt = abi::RM_ENABLED;
     domain.av_type = wishes.av_type;
+    // Programs choose keys, and name memory by its offset in its region: that is 0, or what it was called before 1.5.
+    domain.mr_mode = if wishes.mr_mode == abi::MR_SCALABLE { abi::MR_SCALABLE } else { 0 };
     domain.mr_key_size = 8;
+    (domain.mr_iov_limit, domain.mr_cnt) = (1, 1 << 16);
     domain.cq_data_size = 8;
     (domain.cq_cnt, domain.cntr_cnt, domain.ep_cnt) = (1024, 1024, 1024);
     (domain.tx_ctx_cnt, domain.rx_ctx_cnt) = (1024, 1024);
@@ -247,13 +303,13 @@ pub(crate) unsafe fn operation_flags(info: *const Info) -> (u64, u64) {
     (send, receive)
 }
 
-/// Whether receives of such an endpoint may name their source; otherwise what they name is ignored.
+/// An endpoint's capabilities.
 ///
 /// # Safety
 /// `info` is null or leads to a valid structure.
-pub(crate) unsafe fn is_directed(info: *const Info) -> bool {
+pub(crate) unsafe fn caps(info: *const Info) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { info.as_ref() }.is_some_and(|info| info.caps & abi::DIRECTED_RECV != 0)
+    unsafe { info.as_ref() }.map_or(0, |info| info.caps)
 }
 
 /// An endpoint's name, copied as `fi_getname` documents it.

@@ -5,7 +5,8 @@
 //!
 //! * `abi`: libfabric's structures, from its documentation; `info`: what the provider offers;
 //! * `objects`: fabric, domain, address vector, completion queue and event counter as C sees them;
-//!   `calls`: the calls that send and receive;
+//!   `calls`: the calls that send, receive, and access the memory of peers;
+//! * `remote`: what such access asks for and what it does; `endpoint`'s `initiate` and `target` carry it;
 //! * `endpoint`: a `messaging::Machine` with its socket, its operations and its peers; progress is
 //!   made only inside calls;
 //! * [`engine`]: the same endpoint for libraries with another interface than libfabric's;
@@ -34,6 +35,7 @@ mod planned;
 mod port;
 mod presence;
 mod queue;
+mod remote;
 #[cfg(test)]
 mod tests;
 mod transport;

@@ -12,7 +12,7 @@ use crate::abi::{
 use crate::calls;
 use crate::endpoint::{Binding, Endpoint};
 use crate::fence::{Number, Object, Shared, State, answer_int, keep};
-use crate::info::{is_directed, operation_flags};
+use crate::info::{caps, operation_flags};
 use crate::queue::Queue;
 
 mod counters;
@@ -68,7 +68,7 @@ static DOMAIN: DomainOps = DomainOps {
     poll_open: unserved,
     stx_ctx: unserved,
     srx_ctx: unserved,
-    query_atomic: unserved,
+    query_atomic: calls::atomic::query,
     query_collective: unserved,
     endpoint2: unserved,
 };
@@ -203,8 +203,8 @@ unsafe extern "C" fn open_endpoint(
         // SAFETY: C's structure, or null.
         let (send_flags, receive_flags) = unsafe { operation_flags(info) };
         // SAFETY: the same.
-        let is_directed = unsafe { is_directed(info) };
-        let binding = Binding { send_flags, receive_flags, is_directed, ..Binding::default() };
+        let caps = unsafe { caps(info) };
+        let binding = Binding { send_flags, receive_flags, caps, ..Binding::default() };
         let mut state = shared.lock()?;
         let count = state.vectors.iter().flatten().map(Vec::len).sum();
         let new = Endpoint::open(binding, count)?;
@@ -281,12 +281,18 @@ unsafe extern "C" fn bind_endpoint(fid: *mut Fid, other: *mut Fid, flags: u64) -
             }
             abi::CLASS_CNTR => {
                 // Without flags it counts whatever there is.
-                let is_any = flags == 0;
-                if is_any || flags & abi::SEND != 0 {
-                    binding.send_counter = Some(index);
-                }
-                if is_any || flags & abi::RECV != 0 {
-                    binding.receive_counter = Some(index);
+                let is = |flag: u64| flags == 0 || flags & flag != 0;
+                for (flag, counter) in [
+                    (abi::SEND, &mut binding.send_counter),
+                    (abi::RECV, &mut binding.receive_counter),
+                    (abi::READ, &mut binding.read_counter),
+                    (abi::WRITE, &mut binding.write_counter),
+                    (abi::REMOTE_READ, &mut binding.remote_read_counter),
+                    (abi::REMOTE_WRITE, &mut binding.remote_write_counter),
+                ] {
+                    if is(flag) {
+                        *counter = Some(index);
+                    }
                 }
             }
             _ => {}
@@ -308,7 +314,13 @@ unsafe extern "C" fn control_endpoint(fid: *mut Fid, command: c_int, _data: *mut
         let vector = endpoint.binding.vector.ok_or(abi::ENOAV)?;
         let binding = &endpoint.binding;
         let queue = binding.send_queue.or(binding.receive_queue);
-        if queue.or(binding.send_counter).or(binding.receive_counter).is_none() {
+        let counters = [
+            binding.send_counter,
+            binding.receive_counter,
+            binding.read_counter,
+            binding.write_counter,
+        ];
+        if queue.is_none() && counters.iter().all(Option::is_none) {
             return Err(abi::ENOCQ);
         }
         endpoint.is_enabled = true;

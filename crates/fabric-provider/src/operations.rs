@@ -22,39 +22,54 @@ pub(crate) struct Operation {
     pub(crate) receive: Option<ReceiveId>,
 }
 
-/// The table.
-#[derive(Debug, Default)]
-pub(crate) struct Operations {
-    places: Vec<Option<Operation>>,
+/// Values by number; a number is used again once its value is removed.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    places: Vec<Option<T>>,
     free: Vec<u32>,
 }
 
-impl Operations {
-    pub(crate) fn insert(&mut self, operation: Operation) -> u64 {
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Table<T> {
+    pub(crate) fn insert(&mut self, value: T) -> u64 {
         if let Some(index) = self.free.pop() {
-            self.places[index as usize] = Some(operation);
+            self.places[index as usize] = Some(value);
             return index.into();
         }
-        self.places.push(Some(operation));
+        self.places.push(Some(value));
         self.places.len() as u64 - 1
     }
 
-    pub(crate) fn find(&self, number: u64) -> Option<&Operation> {
+    pub(crate) fn find(&self, number: u64) -> Option<&T> {
         self.places.get(number as usize)?.as_ref()
     }
 
-    pub(crate) fn set_receive(&mut self, number: u64, receive: ReceiveId) {
-        if let Some(Some(operation)) = self.places.get_mut(number as usize) {
-            operation.receive = Some(receive);
-        }
+    pub(crate) fn find_mut(&mut self, number: u64) -> Option<&mut T> {
+        self.places.get_mut(number as usize)?.as_mut()
     }
 
-    pub(crate) fn remove(&mut self, number: u64) -> Option<Operation> {
-        let operation = self.places.get_mut(number as usize)?.take();
-        if operation.is_some() {
+    pub(crate) fn remove(&mut self, number: u64) -> Option<T> {
+        let value = self.places.get_mut(number as usize)?.take();
+        if value.is_some() {
             self.free.push(number as u32);
         }
-        operation
+        value
+    }
+}
+
+/// The messages of a program that are under way.
+pub(crate) type Operations = Table<Operation>;
+
+impl Operations {
+    pub(crate) fn set_receive(&mut self, number: u64, receive: ReceiveId) {
+        if let Some(operation) = self.find_mut(number) {
+            operation.receive = Some(receive);
+        }
     }
 
     /// The receives that the program knows by this word.

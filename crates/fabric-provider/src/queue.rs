@@ -78,6 +78,11 @@ impl Queue {
         self.ended.pop_front()
     }
 
+    /// How many wait for the program.
+    pub(crate) fn count(&self) -> usize {
+        self.ended.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.ended.is_empty()
     }

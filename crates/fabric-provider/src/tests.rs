@@ -141,6 +141,8 @@ impl Drop for Program {
     }
 }
 
+mod remote;
+
 fn counter(domain: *mut FidDomain) -> *mut FidCntr {
     let mut counter = null_mut();
     assert_eq!(call!(domain, ops.cntr_open(null_mut(), &raw mut counter, null_mut())), 0);
@@ -235,18 +237,28 @@ fn a_signal_ends_one_wait_for_completions() {
 }
 
 #[test]
-fn buffers_may_be_registered_and_only_for_messages() {
+fn a_key_names_one_region_for_peers_and_any_number_of_local_buffers() {
     let program = Program::new(0);
+    let bytes = [0_u8; 16];
     let register = |access: u64, region: *mut *mut FidMr| {
-        call!(program.domain, mr.reg(null_mut(), 0, access, 0, 17, 0, region, null_mut()))
+        let start = bytes.as_ptr().cast();
+        call!(program.domain, mr.reg(start, 16, access, 0, 17, 0, region, null_mut()))
     };
-    let mut region = null_mut();
-    assert_eq!(register(abi::SEND | abi::RECV, &raw mut region), 0);
-    // SAFETY: it was just given.
-    assert_eq!(unsafe { (*region).key }, 17);
-    assert_eq!(call!(region, fid.ops.close()), 0);
-    let remote_write = 1 << 13;
-    assert_eq!(register(abi::RECV | remote_write, &raw mut region), -libc::ENOSYS);
+    let mut regions = [null_mut::<FidMr>(); 4];
+    for region in &mut regions[..2] {
+        assert_eq!(register(abi::SEND | abi::RECV, region), 0);
+        // SAFETY: it was just given.
+        assert_eq!(unsafe { (**region).key }, 17);
+    }
+    assert_eq!(register(abi::REMOTE_READ, &raw mut regions[2]), 0);
+    assert_eq!(register(abi::REMOTE_READ, &raw mut regions[3]), -abi::ENOKEY);
+    assert_eq!(call!(regions[2], fid.ops.close()), 0);
+    assert_eq!(register(abi::REMOTE_READ, &raw mut regions[2]), 0);
+    for region in &regions[..3] {
+        assert_eq!(call!(*region, fid.ops.close()), 0);
+    }
+    let unknown = 1 << 40;
+    assert_eq!(register(abi::RECV | unknown, &raw mut regions[3]), -libc::EOPNOTSUPP);
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod order;
 mod paths;
 mod pulls;
 mod reliable;
+mod requests;
 mod timeouts;
 mod transmit;
 mod unexpected;

@@ -196,6 +196,12 @@ impl Matcher {
         None
     }
 
+    /// Whether messages of a channel wait.
+    #[inline]
+    pub(crate) fn has_arrivals(&self, channel: Channel) -> bool {
+        self.arrivals[channel.index()].front() != NONE
+    }
+
     /// The first message, in the order of arrival, that the owner has not seen and that `fits`.
     pub(crate) fn unseen(&self, channel: Channel, fits: impl Fn(u32) -> bool) -> Option<u32> {
         let mut index = self.arrivals[channel.index()].front();

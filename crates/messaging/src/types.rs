@@ -61,24 +61,27 @@ pub struct CopyRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CopyId(pub(crate) u64);
 
-/// The two kinds of messages. A receive takes only messages of its own channel.
+/// The kinds of messages. A receive takes only messages of its own channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Channel {
     /// Messages with match bits: those of MX, and libfabric's tagged ones.
     Tagged,
     /// libfabric's untagged messages.
     Plain,
+    /// Requests for access to memory, their data and their answers: messages of the owner's own, which no
+    /// program sees.
+    Remote,
 }
 
 impl Channel {
-    pub(crate) const COUNT: usize = 2;
+    pub(crate) const COUNT: usize = 3;
 
     pub(crate) fn index(self) -> usize {
         self as usize
     }
 
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Tagged, Self::Plain].into_iter().find(|channel| *channel as u8 == byte)
+        [Self::Tagged, Self::Plain, Self::Remote].into_iter().find(|channel| *channel as u8 == byte)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `clearstream mpi`: an unmodified MPI job over ClearStream's messages; it fails rather than fall back to TCP.
 
 mod carried;
+mod one_sided;
 mod placed;
 mod plan;
 
@@ -13,6 +14,7 @@ use clap::ValueEnum;
 use packet_switch::Name as SwitchName;
 use sys::own_address;
 
+use self::one_sided::OneSided;
 use self::placed::{LauncherBinding, Placed, PlacementArgs};
 use crate::VerbResult;
 use crate::exit::{VerbError, complain, not_run};
@@ -23,13 +25,11 @@ const LIBRARY: &str = "libclearstream_fi.so";
 /// The provider's name in libfabric.
 const PROVIDER: &str = "clearstream";
 
-/// Open MPI parameters that select the provider. With `pml` set, a job without the provider fails. One-sided operations
-/// would otherwise go past it, over TCP.
-const OPEN_MPI: [(&str, &str); 4] = [
+/// Open MPI parameters that select the provider. With `pml` set, a job without the provider fails.
+const OPEN_MPI: [(&str, &str); 3] = [
     ("OMPI_MCA_pml", "cm"),
     ("OMPI_MCA_mtl", "ofi"),
     ("OMPI_MCA_mtl_ofi_provider_include", PROVIDER),
-    ("OMPI_MCA_osc", "^rdma,ucx"),
 ];
 /// Open MPI parameters that select a transport; if given on the command line, they take precedence.
 const CHOICES: [&str; 5] =
@@ -163,6 +163,9 @@ struct TransportArgs {
     /// and say why.
     #[arg(long, value_name = "HOW", value_enum)]
     shared_memory: Option<SharedMemory>,
+    /// What carries one-sided operations (MPI_Put, MPI_Get, MPI_Accumulate).
+    #[arg(long, value_name = "HOW", value_enum, default_value = "messages")]
+    one_sided: OneSided,
 }
 
 pub(crate) fn run(args: &MpiArgs, json: bool) -> VerbResult {
@@ -179,7 +182,7 @@ fn start(args: &MpiArgs) -> VerbResult {
     };
     store::check_outputs([args.report.as_deref()])?;
     let library = library(args.library.as_deref())?;
-    refuse_other_ways(arguments)?;
+    refuse_other_ways(arguments, args.transport.one_sided)?;
     match check_launcher(launcher) {
         Ok(()) => {}
         Err(LauncherError::NotRun(error)) => return Ok(not_run(launcher, &error)),
@@ -190,7 +193,8 @@ fn start(args: &MpiArgs) -> VerbResult {
     let port = port(args.transport.port.as_deref())?;
     let folder = library.parent().unwrap_or(Path::new("/"));
     let mut command = Command::new(launcher);
-    command.envs(OPEN_MPI).env("FI_PROVIDER_PATH", folder);
+    let one_sided = args.transport.one_sided.parameters().iter().copied();
+    command.envs(OPEN_MPI).envs(one_sided).env("FI_PROVIDER_PATH", folder);
     command.env(SHARED_MEMORY_VARIABLE, shared_memory.value());
     if let Some(interface) = &args.transport.interface {
         command.env(INTERFACE_VARIABLE, interface);
@@ -373,10 +377,11 @@ fn library(given: Option<&Path>) -> Result<PathBuf, VerbError> {
 }
 
 /// Refuses a job whose arguments select another transport, because its messages would use that.
-fn refuse_other_ways(arguments: &[OsString]) -> Result<(), VerbError> {
+fn refuse_other_ways(arguments: &[OsString], one_sided: OneSided) -> Result<(), VerbError> {
+    let choices = CHOICES.iter().chain(one_sided.further_choices());
     let is_mca = |word: &OsString| word.as_encoded_bytes().ends_with(b"-mca");
     for pair in arguments.windows(2) {
-        if is_mca(&pair[0]) && CHOICES.iter().any(|choice| pair[1] == **choice) {
+        if is_mca(&pair[0]) && choices.clone().any(|choice| pair[1] == **choice) {
             let name = pair[1].display();
             return Err(VerbError::usage(format!(
                 "--mca {name} chooses another way than ClearStream's messages: leave it out"

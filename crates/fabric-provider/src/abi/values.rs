@@ -3,15 +3,26 @@
 use std::ffi::c_int;
 
 pub(crate) const MSG: u64 = 1 << 1;
+pub(crate) const RMA: u64 = 1 << 2;
 pub(crate) const TAGGED: u64 = 1 << 3;
+pub(crate) const ATOMIC: u64 = 1 << 4;
+pub(crate) const READ: u64 = 1 << 8;
+pub(crate) const WRITE: u64 = 1 << 9;
 pub(crate) const RECV: u64 = 1 << 10;
 pub(crate) const SEND: u64 = 1 << 11;
+pub(crate) const REMOTE_READ: u64 = 1 << 12;
+pub(crate) const REMOTE_WRITE: u64 = 1 << 13;
 pub(crate) const MULTI_RECV: u64 = 1 << 16;
 pub(crate) const REMOTE_CQ_DATA: u64 = 1 << 17;
 pub(crate) const PEEK: u64 = 1 << 19;
+pub(crate) const TRIGGER: u64 = 1 << 20;
+pub(crate) const FENCE: u64 = 1 << 21;
 pub(crate) const COMPLETION: u64 = 1 << 24;
 pub(crate) const INJECT: u64 = 1 << 25;
+pub(crate) const INJECT_COMPLETE: u64 = 1 << 26;
+pub(crate) const TRANSMIT_COMPLETE: u64 = 1 << 27;
 pub(crate) const DELIVERY_COMPLETE: u64 = 1 << 28;
+pub(crate) const COMMIT_COMPLETE: u64 = 1 << 30;
 pub(crate) const MATCH_COMPLETE: u64 = 1 << 31;
 pub(crate) const LOCAL_COMM: u64 = 1 << 51;
 pub(crate) const REMOTE_COMM: u64 = 1 << 52;
@@ -31,6 +42,14 @@ pub(crate) const SOURCE_ADDRESS: u64 = 1 << 57;
 /// Messages of a pair are matched in the order they were sent.
 pub(crate) const ORDER_SAS: u64 = 1 << 8;
 
+/// Atomic operations of a pair are executed in the order they were asked for: reads and writes in turn.
+pub(crate) const ORDER_ATOMIC: u64 = 0xf << 36;
+
+/// Of asking which atomic operations there are: those that fetch, those that compare.
+pub(crate) const FETCH_ATOMIC: u64 = 1 << 58;
+/// The same.
+pub(crate) const COMPARE_ATOMIC: u64 = 1 << 59;
+
 pub(crate) const ADDR_UNSPEC: u64 = u64::MAX;
 
 pub(crate) const EP_UNSPEC: u32 = 0;
@@ -41,6 +60,11 @@ pub(crate) const THREAD_SAFE: u32 = 1;
 
 pub(crate) const PROGRESS_AUTO: u32 = 1;
 pub(crate) const PROGRESS_MANUAL: u32 = 2;
+
+/// How memory is registered, by names from before release 1.5.
+pub(crate) const MR_BASIC: c_int = 1;
+/// The same.
+pub(crate) const MR_SCALABLE: c_int = 2;
 
 pub(crate) const RM_ENABLED: u32 = 2;
 
@@ -76,6 +100,7 @@ pub(crate) const EOPBADSTATE: c_int = 258;
 pub(crate) const EAVAIL: c_int = 259;
 pub(crate) const ENOCQ: c_int = 263;
 pub(crate) const ETRUNC: c_int = 265;
+pub(crate) const ENOKEY: c_int = 266;
 pub(crate) const ENOAV: c_int = 267;
 
 /// Beyond this release structures have fields that 1.17's headers do not know.

@@ -5,12 +5,13 @@ use std::io::Write as _;
 
 use messaging::{Arrived, Channel, Completion, Event, Failure, OperationError, PeerId, Status};
 
-use super::Endpoint;
+use super::{Endpoint, initiate, target};
 use crate::abi;
 use crate::fence::Number;
 use crate::name::socket_address;
 use crate::presence::Found;
 use crate::queue::{Counter, Ended, Error, Queue};
+use crate::remote::regions::Regions;
 
 /// Names a file to which a line is added when an endpoint closes: what went through it, and whom it waited for.
 const REPORT_VARIABLE: &str = "FI_CLEARSTREAM_REPORT";
@@ -20,13 +21,25 @@ const RANK_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RAN
 impl Endpoint {
     /// Tells the program what ended.
     pub(super) fn settle(&mut self, queues: &mut Queues<'_>) {
+        self.settle_messages(queues);
+        while self.has_requests() && self.serve(queues) {
+            let now_ns = self.now_ns();
+            self.transmit(now_ns);
+            self.settle_messages(queues);
+        }
+    }
+
+    fn settle_messages(&mut self, queues: &mut Queues<'_>) {
         while let Some(completion) = self.machine.poll_completion() {
             self.complete(&completion, queues);
         }
         while let Some(event) = self.machine.poll_event() {
             match event {
                 Event::ProbeHost(peer) => self.probe(peer),
-                Event::PeerFailed(peer, _) => self.local.forget(peer, &mut self.machine),
+                Event::PeerFailed(peer, _) => {
+                    self.local.forget(peer, &mut self.machine);
+                    self.forget_requests(peer);
+                }
                 Event::PeerAppeared(_) => {}
             }
         }
@@ -50,6 +63,13 @@ impl Endpoint {
     }
 
     fn complete(&mut self, completion: &Completion, queues: &mut Queues<'_>) {
+        if completion.context & (target::WORK | initiate::STARTED) != 0 {
+            return if completion.context & target::WORK != 0 {
+                self.complete_work(completion, queues)
+            } else {
+                self.complete_started(completion, queues)
+            };
+        }
         let (is_over, message, offset, received_bytes, is_send) = match &completion.operation {
             messaging::Operation::Send => (true, None, 0, 0, true),
             messaging::Operation::Receive {
@@ -153,6 +173,7 @@ impl Endpoint {
             ("copied_bytes", counters.copied_bytes),
             ("unexpected_messages", counters.unexpected_messages),
             ("announced_for_room", counters.announced_for_room),
+            ("served_requests", self.target.served_count),
         ];
         let mut line = String::from("{\"kind\":\"messages_of_a_rank\"");
         for (name, number) in numbers {
@@ -193,11 +214,12 @@ fn rank() -> Option<u32> {
     RANK_VARIABLES.iter().find_map(given)
 }
 
-/// The completion queues and event counters of a domain.
+/// The completion queues and event counters of a domain, and the memory that peers may access.
 #[derive(Debug)]
 pub(crate) struct Queues<'a> {
     pub(crate) queues: &'a mut [Option<Queue>],
     pub(crate) counters: &'a mut [Option<Counter>],
+    pub(crate) regions: &'a Regions,
 }
 
 impl Queues<'_> {
@@ -205,6 +227,12 @@ impl Queues<'_> {
         if let Some(Some(queue)) = queue.and_then(|queue| self.queues.get_mut(queue)) {
             queue.push(ended);
         }
+    }
+
+    /// How many entries of a queue wait for the program.
+    pub(super) fn waiting(&self, queue: Option<usize>) -> usize {
+        let queue = queue.and_then(|queue| self.queues.get(queue)?.as_ref());
+        queue.map_or(0, Queue::count)
     }
 
     /// An operation ended well, or failed.
@@ -221,6 +249,7 @@ pub(super) fn flags_of(channel: Channel) -> u64 {
     match channel {
         Channel::Tagged => abi::TAGGED,
         Channel::Plain => abi::MSG,
+        Channel::Remote => abi::RMA,
     }
 }
 
@@ -234,7 +263,7 @@ fn error_of(status: Status, cut_bytes: usize) -> Option<Error> {
     Some(Error { number, cut_bytes: 0 })
 }
 
-fn number_of_failure(failure: Failure) -> Number {
+pub(super) fn number_of_failure(failure: Failure) -> Number {
     match failure {
         Failure::Silent => libc::ETIMEDOUT,
         Failure::Refused => libc::ECONNREFUSED,

@@ -25,6 +25,21 @@ fn four_ranks_of_stock_open_mpi_exchange_every_kind_of_message() {
     check(4);
 }
 
+/// Open MPI's `osc/rdma` over its `btl/ofi`: puts, gets and atomic operations are the provider's.
+#[test]
+fn one_sided_operations_of_four_ranks_are_correct_through_the_provider() {
+    let scratch = Scratch::new("provider-window").expect("a folder");
+    let program = compiled("window", &built(&format!("mpi-window-{}", std::process::id())));
+    let mut command = mpirun(&scratch, 4);
+    command.args(["--mca", "osc", "rdma", "--mca", "btl", "self,ofi"]);
+    command.args(["--mca", "btl_ofi_provider_include", "clearstream"]);
+    let ran = run(&scratch, command.arg(program));
+    assert!(ran.output.status.success(), "{}", ran.said());
+    assert!(ran.said().contains("correct: 4 ranks"), "{}", ran.said());
+    // Three of four ranks fetch from another's memory, 500 times each.
+    assert!(ran.counters("served_requests").iter().sum::<u64>() >= 1500, "{:?}", ran.report);
+}
+
 /// Without the library the same command line fails: a job that ends well went over the provider.
 #[test]
 fn a_job_without_the_library_fails_and_does_not_fall_back_to_tcp() {

@@ -228,7 +228,9 @@ impl Machine {
     }
 
     fn keep_unexpected(&mut self, arriving: &Arriving, body: Body) -> u32 {
-        self.counters.unexpected_messages += 1;
+        if arriving.channel != Channel::Remote {
+            self.counters.unexpected_messages += 1;
+        }
         if let Body::Eager(_) = body {
             self.unexpected_bytes += arriving.length;
         }

@@ -89,6 +89,12 @@ mod tests {
             };
             machine.send(1, &send, &Sevens).expect("room");
         }
+        deliver(&mut machine);
+        machine
+    }
+
+    /// Hands the machine what it sends to itself.
+    fn deliver(machine: &mut Machine) {
         while let Some(mut transmit) = machine.poll_transmit(1) {
             let payload = match transmit.payload {
                 Payload::None => Vec::new(),
@@ -98,7 +104,6 @@ mod tests {
             let packet = [transmit.header(&payload), &payload].concat();
             machine.handle_packet(1, &packet, &mut Sevens);
         }
-        machine
     }
 
     #[test]
@@ -140,5 +145,28 @@ mod tests {
         machine.receive(1, &receive, &mut Sevens).expect("room");
         assert_eq!(machine.claim_unexpected(ids[0]), None);
         assert_eq!(machine.unexpected_bytes(ids[0]), None);
+    }
+
+    #[test]
+    fn a_claimed_message_is_handed_over_once_if_its_bytes_are_here() {
+        let standard = SendMode::Standard;
+        let mut machine =
+            with_messages(&[(5, standard), (6_000, SendMode::Synchronous), (90_000, standard)]);
+        let claims = [(); 3].map(|()| {
+            let (id, _arrived) = machine.poll_unexpected(Channel::Tagged).expect("a message");
+            machine.claim_unexpected(id).expect("it waits")
+        });
+        while machine.poll_completion().is_some() {}
+        // The synchronous send and the announced one wait.
+        assert_eq!(machine.sends_room(), (1 << 20) - 2);
+        for (claim, length) in claims.into_iter().zip([Some(5), Some(6_000), None]) {
+            let taken = machine.take_claimed(1, claim, &mut Sevens, <[u8]>::to_vec);
+            assert_eq!(taken, length.map(|length| vec![7; length]));
+            assert_eq!(machine.take_claimed(1, claim, &mut Sevens, |_bytes| ()), None);
+        }
+        deliver(&mut machine);
+        let completion = machine.poll_completion().expect("the synchronous send has ended");
+        assert_eq!((completion.context, completion.status), (1, crate::Status::Ok));
+        assert_eq!(machine.poll_completion(), None);
     }
 }

@@ -15,7 +15,7 @@ use sys::own_address::Reason;
 
 use super::placed::{self, LauncherBinding, Placed, PlacementArgs, launcher_binding, placed};
 use super::{
-    LauncherError, SharedMemory, TransportArgs, check_launcher, port, refuse_other_ways,
+    LauncherError, OneSided, SharedMemory, TransportArgs, check_launcher, port, refuse_other_ways,
     shared_memory,
 };
 use crate::VerbResult;
@@ -60,7 +60,7 @@ pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
             (even_ranks(count, std::slice::from_ref(&own)), None)
         }
         Some(count) => (even_ranks(count, &args.hosts), None),
-        None => match launched(&args.launcher)? {
+        None => match launched(&args.launcher, args.transport.one_sided)? {
             Ok(ranks) => {
                 let words = args.launcher.get(1..).unwrap_or_default();
                 (ranks, Some(launcher_binding(words, |name| std::env::var(name).ok())))
@@ -81,11 +81,14 @@ pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
 }
 
 /// The ranks as the launcher would start them; an exit where it cannot be run.
-fn launched(launcher: &[OsString]) -> Result<Result<Vec<MappedRank>, Exit>, VerbError> {
+fn launched(
+    launcher: &[OsString],
+    one_sided: OneSided,
+) -> Result<Result<Vec<MappedRank>, Exit>, VerbError> {
     let [program, arguments @ ..] = launcher else {
         return Err(VerbError::usage("name a launcher after --, such as mpirun, or give --ranks"));
     };
-    refuse_other_ways(arguments)?;
+    refuse_other_ways(arguments, one_sided)?;
     match check_launcher(program) {
         Ok(()) => {}
         Err(LauncherError::NotRun(error)) => return Ok(Err(not_run(program, &error))),
