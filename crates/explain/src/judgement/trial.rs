@@ -274,6 +274,9 @@ impl Trial<'_> {
             let text = sizes.map_or(same.clone(), |sizes| format!("{same}: {sizes}"));
             return self.undecided(Some(after.median), text);
         }
+        if let Some(text) = self.taken_over(after, what).filter(|_| granted > 1.0) {
+            return self.undecided(Some(after.median), text);
+        }
         let (gain, noise) = (self.gain(after), self.noise(after));
         let before = self.before.median;
         let next_ceiling = self.experiment.predicted.expected_bits_per_s.max(before);

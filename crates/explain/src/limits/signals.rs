@@ -3,7 +3,7 @@
 use results::Limit;
 use units::{saturating_u64, show_count, show_count_of, show_share};
 
-use super::losses::{marked_before, marks, mistaken, overflow};
+use super::losses::{marked_before, marks, mistaken, overflow, udp_lost};
 use super::trials::with_bbr;
 use super::{datagram_bytes, more_streams, several_words};
 use crate::advice::Advice;
@@ -128,7 +128,8 @@ impl Mechanism for Reordering {
             evidence: "Reordering the sender noticed (`tcpi_reord_seen`), spurious retransmissions (the \
                 receiver's D-SACKs), packets out of order at the receiver; UDP arrives out of order too.",
             against: "Packets arrive in order; what was retransmitted was really lost.",
-            experiment: "UDP at half the rate: datagrams arrive late, and hardly any is lost.",
+            experiment: "UDP at half the rate, of TCP or of UDP that hardly lost any: datagrams arrive late, and hardly any is \
+                lost. None of too few says nothing.",
             advice: "Find what splits a flow (bonding by round robin, per-packet multipath, RPS changed under \
                 load) and hash by flow; until then a larger `net.ipv4.tcp_reordering`.",
         }
@@ -189,12 +190,17 @@ impl Mechanism for Reordering {
     }
 
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
-        let offered = seen.rate() * predictions::UDP_HALF_RATE;
+        // What passed unharmed is moderate, too: at a rate that late packets hold down, few datagrams would be sent.
+        let passed = seen.shown().path(names::UDP_DELIVERED).filter(|_| udp_passed(seen));
+        let rate = passed.map_or(seen.rate(), |passed| passed.max(seen.rate()));
+        let offered = rate * predictions::UDP_HALF_RATE;
+        let late = seen.shown().path(names::UDP_LATE).unwrap_or(0.0);
+        let low_share = (late * predictions::UDP_LATE_OF_FIRST).max(predictions::UDP_LATE_LEAST);
         vec![Experiment {
             limit: self.limit(),
             change: Change::UdpAtRate { bits_per_s: offered, datagram_bytes: datagram_bytes(seen) },
             predicted: Prediction::new(offered * predictions::UDP_HALF_ARRIVES, offered, offered),
-            rule: Rule::Reorders { low_share: predictions::UDP_LATE_LEAST },
+            rule: Rule::Reorders { low_share },
         }]
     }
 
@@ -207,4 +213,9 @@ impl Mechanism for Reordering {
             ),
         ])
     }
+}
+
+/// Whether UDP was tried and hardly any of it lost.
+fn udp_passed(seen: &Observed<'_>) -> bool {
+    udp_lost(seen).is_some_and(|lost| lost < path::UDP_LOST.from)
 }

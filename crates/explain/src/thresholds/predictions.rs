@@ -29,6 +29,7 @@ thresholds! {
     UDP_HALF_ARRIVES: f64 = 0.5, Chosen, "least part of it that arrives";
     UDP_LOST_LEAST: f64 = 0.2, Chosen, "share that UDP must lose, over TCP's: random losses take as large a share of both, in few packets";
     UDP_LATE_LEAST: f64 = 1e-4, Chosen, "share of datagrams that must come late";
+    UDP_LATE_OF_FIRST: f64 = 0.2, Chosen, "the same over the share that came late before: whatever lets packets overtake takes about as many at another rate";
     DATAGRAM_USUAL_BYTES: f64 = 1400.0, Nature, "payload that fits the usual MTU, where that is not known";
     DATAGRAM_HEADER_BYTES: f64 = 48.0, Nature, "IPv6 and UDP headers, the larger ones";
     DATAGRAM_LEAST_BYTES: f64 = 512.0, Chosen, "smaller datagrams meet the core's limit first";

@@ -1,14 +1,14 @@
 //! What else a limit predicts of its experiment: whether it still binds afterwards, and whether a change that should
 //! have helped did harm.
 
-use results::{Companion, End, Point};
+use results::{Companion, End, Estimate, Point};
 use units::show_bit_rate;
 
 use super::{Trial, cost_s_per_byte, retransmit_share};
 use crate::change::Change;
 use crate::experiment::Rule;
 use crate::numbers::{fine_percent, middle, percent, ratio};
-use crate::observed::flight_of_window;
+use crate::observed::{flight_of_cwnd, flight_of_window};
 use crate::thresholds::{predictions, rulings};
 
 impl Trial<'_> {
@@ -52,6 +52,28 @@ impl Trial<'_> {
             measured: format!("{} ({}){cost}", show_bit_rate(after.median), percent(gain)),
             holds: dearer.as_ref().is_some_and(follows),
         })
+    }
+
+    /// What a larger buffer that lowered throughput beyond the noise brought, in words: another window, which had room
+    /// before and is full now. So does an option that sets both sides' buffers; it shows nothing of the former limit.
+    pub(in crate::judgement) fn taken_over(&self, after: &Estimate, what: &str) -> Option<String> {
+        let is_filled = |full: fn(&Point) -> Option<f64>| {
+            let before = self.middle_before(full);
+            let later = middle(self.points.iter().filter_map(full));
+            before.zip(later).is_some_and(|(before, later)| {
+                before < rulings::HAD_ROOM && later >= predictions::STILL_FULL
+            })
+        };
+        let is_of_sender = self.experiment.rule == Rule::FollowsSendBuffer;
+        let window = match self.gain(after) < -self.noise(after) {
+            true if is_of_sender && is_filled(flight_of_window) => "the receiver's window",
+            true if is_filled(flight_of_cwnd) => "the congestion window",
+            _ => return None,
+        };
+        let [before, after] = [self.before.median, after.median].map(show_bit_rate);
+        Some(format!(
+            "a larger {what} carried less, {before} -> {after}, because {window} became the limit"
+        ))
     }
 
     /// By how much a byte costs the end more whose way to or from the socket was changed.
