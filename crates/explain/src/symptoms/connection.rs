@@ -208,7 +208,7 @@ pub(super) static SENDER: &[Row] = &[
         Unit::Count,
         "tcp_info.tcpi_total_retrans",
         "segments retransmitted before the measured time",
-        |seen| seen.flow.retransmits_before_count.filter(|_| has_samples(seen)),
+        |seen| seen.flow.retransmits_before_count.filter(|_| tells_retransmits(seen)),
     ),
     row(
         names::LOSS_EVENT_SHARE,

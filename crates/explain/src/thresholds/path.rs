@@ -104,7 +104,7 @@ thresholds! {
 
     MARKED_SHARE: Ramp = Ramp::new(5e-5, 5e-4), Chosen, "segments marked: one mark a round trip halves nothing at 5 in 100 000";
     REGAINED: Ramp = Ramp::new(1.15, 1.4), Nature, "congestion window over the slow-start threshold: the cut left 0.7 (CUBIC) of it, so at 1.43 it has grown back";
-    REGAINED_HALF: Ramp = Ramp::new(1.6, 1.95), Nature, "the same under Reno, whose cut leaves half: at 2 it has grown back";
+    REGAINED_HALF: Ramp = Ramp::new(1.9, 2.3), Nature, "the same under Reno, whose cut leaves half: at 2 it has grown back, and the next cut is due";
     MARKED_COUNT: Ramp = Ramp::new(2.0, 10.0), Chosen, "marks from which they are more than one queue's moment";
     REORDER_NOTICED: Ramp = Ramp::new(2.0, 10.0), Chosen, "times that the sender noticed a late segment";
     REORDER_UDP: Ramp = Ramp::new(1e-3, 5e-3), Chosen, "share of datagrams that came late";
