@@ -25,7 +25,7 @@ use crate::ceilings::Headers;
 use crate::change::Change;
 use crate::numbers::{positive, ratio, share};
 use crate::symptoms::{Shown, names};
-use crate::thresholds::{Fit, Fitted, signs};
+use crate::thresholds::{Fit, Fitted, Ramp, signs};
 use crate::wanted::{Wanted, idle_rtt_s};
 use setup::Setup;
 
@@ -247,7 +247,17 @@ impl<'a> Observed<'a> {
 
     /// Confidence, 0 to 1, that more streams carry more; 0 if that was not tried.
     pub(crate) fn lifted_by_streams(&self) -> f64 {
-        self.streams_gain().map_or(0.0, |gain| self.fit[Fitted::MoreStreams].of(gain))
+        self.streams_gain_reaches(self.fit[Fitted::MoreStreams]).unwrap_or(0.0)
+    }
+
+    /// Confidence, 0 to 1, that several streams gain as much as the range asks; `None` if that was not tried. What they had
+    /// on its way when the measured time began, up to a round trip's worth, may be counted beside what they carried: over
+    /// a long queue and in a short test that is a considerable part.
+    pub(crate) fn streams_gain_reaches(&self, range: Ramp) -> Option<f64> {
+        let gain = self.streams_gain()?;
+        let rtt_s = self.shown().path(names::STREAMS_RTT).unwrap_or(0.0);
+        let beside = ratio(rtt_s, self.sender.duration_s).unwrap_or(0.0);
+        Some(range.over(gain / (1.0 + beside), gain))
     }
 
     /// Confidence, 0 to 1, that there is a standing queue on the path: round trips under load are
@@ -453,6 +463,11 @@ pub(crate) fn flight_of_window(point: &Point) -> Option<f64> {
 /// Data in flight over the congestion window of one point, 0 to 1.
 pub(crate) fn flight_of_cwnd(point: &Point) -> Option<f64> {
     Flow::of(&Run::of(point)?).window_use()
+}
+
+/// Smoothed round trip of the typical stream of one point, seconds.
+pub(crate) fn round_trip_s(point: &Point) -> Option<f64> {
+    Flow::of(&Run::of(point)?).rtt_s
 }
 
 fn same_machine(near: &HostFacts, far: &HostFacts) -> bool {

@@ -241,8 +241,9 @@ pub(super) static UDP: &[UdpRow] = &[
         names::UDP_LATE,
         Unit::Share,
         "sequence numbers",
-        "its datagrams received after a later one, of those sent",
-        |one| Some(one.reordered_share),
+        "its datagrams received after a later one, of those sent; absent where the receiver does not tell",
+        // A stock iperf3 tells neither where it lost datagrams nor which came late.
+        |one| (one.located || one.reordered_share > 0.0).then_some(one.reordered_share),
     ),
 ];
 

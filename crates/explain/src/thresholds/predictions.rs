@@ -4,6 +4,7 @@ use super::thresholds;
 
 thresholds! {
     STILL_FULL: f64 = 0.95, Nature, "a window that binds is full but for a segment or two; below this, something else holds the sender back";
+    NEXT_REACHED: f64 = 0.8, Chosen, "throughput over the next ceiling, up to which a lifted limit stopped short of it";
     STILL_LOST: f64 = 0.001, Chosen, "retransmissions that a smaller window may show beyond those of the judged test: a few of a second";
     STILL_BUSY: f64 = 0.8, Chosen, "time that a full core's threads run or wait with dearer bytes, over that before";
     RIVAL: f64 = 0.5, Chosen, "weight of a second candidate over the first's, from which an experiment must tell them apart";

@@ -90,11 +90,8 @@ fn other_traffic_is_counted_beside_the_throughput_of_the_same_repeat() {
 /// The queue of the host drops when slow start ends, and no more while one stream is measured.
 #[test]
 fn drops_at_the_start_hold_the_window_that_they_cut() {
-    let model = Model {
-        congestion_control: "reno",
-        window_growth_bits_per_s: 0.7e9,
-        ..Model::default()
-    };
+    let model =
+        Model { congestion_control: "reno", window_growth_bits_per_s: 0.7e9, ..Model::default() };
     let limit = |dropped_pkts: u64, again: u64, regained: f64| {
         let mut results = model.results(&tcp());
         for stream in near(&mut results, "single-stream").flat_map(|report| &mut report.streams) {

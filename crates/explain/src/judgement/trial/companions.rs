@@ -1,14 +1,14 @@
 //! What else a limit predicts of its experiment: whether it still binds afterwards, and whether a change that should
 //! have helped did harm.
 
-use results::{Companion, End, Estimate, Point};
+use results::{Companion, End, Estimate, Limit, Point};
 use units::show_bit_rate;
 
 use super::{Trial, cost_s_per_byte, retransmit_share};
 use crate::change::Change;
 use crate::experiment::Rule;
 use crate::numbers::{fine_percent, middle, percent, ratio};
-use crate::observed::{flight_of_cwnd, flight_of_window};
+use crate::observed::{flight_of_cwnd, flight_of_window, round_trip_s};
 use crate::thresholds::{predictions, rulings};
 
 impl Trial<'_> {
@@ -74,6 +74,35 @@ impl Trial<'_> {
         Some(format!(
             "a larger {what} carried less, {before} -> {after}, because {window} became the limit"
         ))
+    }
+
+    /// What speaks for a rate that drops the excess, in words, where a congestion control that heeds no loss carried more:
+    /// it stopped far below the next ceiling, more was lost, and nothing waited. Losses that come whatever the load take
+    /// as large a share of faster traffic.
+    pub(in crate::judgement) fn drops_excess(&self, after: &Estimate) -> Option<String> {
+        let is_heedless = matches!(
+            &self.experiment.change, Change::CongestionControl { to, .. } if to == "bbr"
+        );
+        let next = self.experiment.predicted.expected_bits_per_s;
+        if self.experiment.limit != Limit::Loss
+            || !is_heedless
+            || after.median > predictions::NEXT_REACHED * next
+        {
+            return None;
+        }
+        let before = self.middle_before(retransmit_share)?;
+        let later = middle(self.points.iter().filter_map(retransmit_share))?;
+        let is_more = later > rulings::LOST_MORE * before + predictions::STILL_LOST;
+        let waits = middle(self.points.iter().filter_map(round_trip_s))
+            .zip(self.middle_before(round_trip_s))
+            .is_none_or(|(later_s, before_s)| later_s > rulings::WAITED * before_s);
+        (is_more && !waits).then(|| {
+            format!(
+                "retransmissions {} -> {} though nothing waits: a rate drops the excess",
+                fine_percent(before),
+                fine_percent(later)
+            )
+        })
     }
 
     /// By how much a byte costs the end more whose way to or from the socket was changed.
