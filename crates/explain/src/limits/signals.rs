@@ -4,8 +4,8 @@ use results::Limit;
 use units::{saturating_u64, show_count, show_count_of, show_share};
 
 use super::losses::{
-    marked_before, marks, mistaken, overflow, own_drops_bind, several_wait, udp_is_spared, udp_lost,
-    waits,
+    marked_before, marks, mistaken, overflow, own_drops_bind, several_wait, udp_is_spared,
+    udp_lost, waits,
 };
 use super::plateau::udp_over_best;
 use super::trials::with_bbr;
