@@ -174,14 +174,15 @@ fn other_windows(
         .collect()
 }
 
-/// The side whose buffer a window limit is; `None` where the test asks for both sizes, because then the other one
-/// would change as well.
+/// The side whose buffer a window limit is; `None` where the test asks for both sizes or for the other one, because then
+/// the other one would change as well.
 fn only_one(seen: &Observed<'_>, limit: results::Limit) -> Option<WindowSide> {
     let side = match limit {
         results::Limit::SendBuffer => WindowSide::Sender,
         _ => WindowSide::Receiver,
     };
-    seen.spec.window_bytes.is_none().then_some(side)
+    let asks_for_it_alone = seen.spec.window_side == Some(side);
+    (seen.spec.window_bytes.is_none() || asks_for_it_alone).then_some(side)
 }
 
 /// The change to segments of half the size; `None` if they cannot be halved.

@@ -25,12 +25,15 @@ use crate::ceilings::Headers;
 use crate::change::Change;
 use crate::numbers::{positive, ratio, share};
 use crate::symptoms::{JudgedSymptoms, names};
-use crate::thresholds::{Fit, Fitted, signs};
+use crate::thresholds::{Fit, Fitted, Ramp, signs};
 use crate::wanted::{Wanted, idle_rtt_s};
 use setup::Setup;
 
 /// Name of the experiment whose test is judged.
 const JUDGED: &str = "single-stream";
+
+/// Steps in which the distance of a run from the median is counted: thousandths of the median.
+const DISTANCE_STEPS: f64 = 1e3;
 
 /// The judged test, and other measurements of the same document.
 #[derive(Debug, Clone)]
@@ -88,8 +91,11 @@ impl<'a> Observed<'a> {
             judged.iter().filter_map(|point| Some((*point, Run::of(point)?))).collect();
         let rates: Vec<f64> = runs.iter().map(|(_, run)| run.goodput_bits_per_s).collect();
         let goodput = Estimate::of(&rates)?;
-        // One typical run provides all figures, because those of one run belong together.
-        let distance = |run: &Run<'_>| (run.goodput_bits_per_s - goodput.median).abs();
+        // One typical run provides all figures, because those of one run belong together. Of two runs, which lie equally
+        // far from their median, it is the first, whatever rounding says.
+        let distance = |run: &Run<'_>| {
+            ((run.goodput_bits_per_s / goodput.median - 1.0).abs() * DISTANCE_STEPS).round()
+        };
         let (point, run) = runs.iter().min_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)))?;
         let spec = point.spec()?;
         let flow = Flow::of(run);
@@ -241,7 +247,17 @@ impl<'a> Observed<'a> {
 
     /// Confidence, 0 to 1, that more streams carry more; 0 if that was not tried.
     pub(crate) fn lifted_by_streams(&self) -> f64 {
-        self.streams_gain().map_or(0.0, |gain| self.fit[Fitted::MoreStreams].of(gain))
+        self.streams_gain_reaches(self.fit[Fitted::MoreStreams]).unwrap_or(0.0)
+    }
+
+    /// Confidence, 0 to 1, that several streams gain as much as the range asks; `None` if that was not tried. What they had
+    /// on its way when the measured time began, up to a round trip's worth, may be counted beside what they carried: over
+    /// a long queue and in a short test that is a considerable part.
+    pub(crate) fn streams_gain_reaches(&self, range: Ramp) -> Option<f64> {
+        let gain = self.streams_gain()?;
+        let rtt_s = self.shown().path(names::STREAMS_RTT).unwrap_or(0.0);
+        let beside = ratio(rtt_s, self.sender.duration_s).unwrap_or(0.0);
+        Some(range.over(gain / (1.0 + beside), gain))
     }
 
     /// Confidence, 0 to 1, that there is a standing queue on the path: round trips under load are
@@ -351,6 +367,25 @@ pub(crate) fn flows_with_several(results: &Results, judged: &Run<'_>) -> Vec<Flo
     with_several(results, judged).map(|run| Flow::of(&run)).collect()
 }
 
+/// The most packets that one of the sender's queueing disciplines dropped in each test over several streams in the same
+/// direction; filters of arriving packets are none.
+pub(crate) fn qdisc_drops_with_several(results: &Results, judged: &Run<'_>) -> Vec<f64> {
+    let host = match judged.sender {
+        End::Near => Some(results.near()),
+        End::Far => results.far(),
+    };
+    let Some(interface) = host.and_then(|host| host.interface.as_ref()) else { return Vec::new() };
+    let of_run = |run: Run<'_>| {
+        let all = &run.report(run.sender)?.counters.qdiscs;
+        let own = all.iter().filter(|qdisc| {
+            qdisc.interface == interface.name
+                && !matches!(qdisc.kind.as_str(), "ingress" | "clsact")
+        });
+        own.map(|qdisc| qdisc.dropped_pkts as f64).reduce(f64::max)
+    };
+    with_several(results, judged).filter_map(of_run).collect()
+}
+
 /// Mean idle share of an end's cores in each test over several streams in the same direction, 0 to 1.
 pub(crate) fn idle_with_several(results: &Results, judged: &Run<'_>, end: End) -> Vec<f64> {
     let of_run = |run: Run<'_>| {
@@ -423,6 +458,16 @@ pub(crate) fn granted_bytes(point: &Point) -> (Option<f64>, Option<f64>) {
 pub(crate) fn flight_of_window(point: &Point) -> Option<f64> {
     let flow = Flow::of(&Run::of(point)?);
     ratio(flow.in_flight_bytes?, flow.peer_window_bytes?)
+}
+
+/// Data in flight over the congestion window of one point, 0 to 1.
+pub(crate) fn flight_of_cwnd(point: &Point) -> Option<f64> {
+    Flow::of(&Run::of(point)?).window_use()
+}
+
+/// Smoothed round trip of the typical stream of one point, seconds.
+pub(crate) fn round_trip_s(point: &Point) -> Option<f64> {
+    Flow::of(&Run::of(point)?).rtt_s
 }
 
 fn same_machine(near: &HostFacts, far: &HostFacts) -> bool {

@@ -57,8 +57,9 @@ An experiment has one of three outcomes:
   for an earlier one whose outcome was as predicted;
 - *refuted*: the measurement lies outside the range that the limit predicts;
 - *inconclusive*: the change was not made, the noise is larger than its effect, a rival predicts the
-  same, or something else that the limit predicts was not observed: a smaller window is not full, less data in flight gives more
-  retransmissions, the threads of a full core sleep afterwards, or a change that should have helped did harm.
+  same, or something else that the limit predicts was not observed: a smaller window is not full, less data in flight gives
+  more retransmissions, the threads of a full core sleep afterwards, or a change that should have helped did harm. So is a
+  larger buffer that carries less because another window, which had room, is full.
 
 A rival is another limit whose score is at least half of the first candidate's (a third, where no limit reaches 0.35 and the most
 likely one is tested nevertheless). Of a limit's experiments, those that exclude most rivals run first. If a

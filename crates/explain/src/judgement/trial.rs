@@ -154,7 +154,13 @@ impl Trial<'_> {
         let (outcome, predicted) = match self.experiment.rule {
             Rule::Lifts => (self.lifts(&after), expected),
             Rule::Eases => (self.eases(&after), expected),
-            Rule::Scales => (self.scales(&after), expected),
+            Rule::Scales => match self.drops_excess(&after) {
+                Some(text) => {
+                    let told = self.told(Ruling::Refuted, &after, expected);
+                    return Told { text: format!("{text}; {}", told.text), ..told };
+                }
+                None => (self.scales(&after), expected),
+            },
             Rule::Stays => (self.stays(&after), expected),
             Rule::Loses { low_share } => return self.loses(&after, low_share),
             Rule::Reorders { low_share } => return self.reorders(&after, low_share),
@@ -272,6 +278,9 @@ impl Trial<'_> {
         if (granted - 1.0).abs() < rulings::WINDOW_MADE {
             let same = format!("the kernel granted the same {what} again");
             let text = sizes.map_or(same.clone(), |sizes| format!("{same}: {sizes}"));
+            return self.undecided(Some(after.median), text);
+        }
+        if let Some(text) = self.taken_over(after, what).filter(|_| granted > 1.0) {
             return self.undecided(Some(after.median), text);
         }
         let (gain, noise) = (self.gain(after), self.noise(after));

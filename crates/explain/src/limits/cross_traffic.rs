@@ -4,7 +4,7 @@ use results::Limit;
 use units::show_bit_rate;
 
 use super::more_streams;
-use super::others::{most_other, shares};
+use super::others::{most_other, shares, with_others};
 use super::plateau::plateau_evidence;
 use crate::advice::Advice;
 use crate::experiment::{Experiment, Rule};
@@ -42,7 +42,7 @@ impl Mechanism for CrossTraffic {
             let against = "the interfaces' own counters are unknown".to_owned();
             return Opinion { against, ..Opinion::default() };
         };
-        let together = seen.rate() + other;
+        let together = with_others(seen).unwrap_or(other);
         let of_all = ratio(other, together).unwrap_or(0.0);
         let line = seen.line_goodput(host.end);
         let weighed = Weighing::most(signs::LOCATED)
@@ -62,8 +62,7 @@ impl Mechanism for CrossTraffic {
         let mut evidence = vec![first.clone()];
         evidence.extend(line.map(|line| {
             format!(
-                "with the test's {} that makes {} of the line's {}",
-                show_bit_rate(seen.rate()),
+                "with the test that makes {} of the line's {}",
                 show_bit_rate(together),
                 show_bit_rate(line)
             )

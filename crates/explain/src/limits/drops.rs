@@ -2,10 +2,10 @@
 
 use results::{Limit, QdiscCounters};
 use settings::RootQdisc;
-use units::{count_of, show_byte_size, show_count, show_count_of};
+use units::{count_of, saturating_u64, show_byte_size, show_count, show_count_of};
 
 use super::causes::explains_losses;
-use super::losses::{own_drops_bind, short_queue};
+use super::losses::{dropped_before, own_drops_bind, short_queue};
 use super::trials::{spaced, with_bbr};
 use crate::advice::Advice;
 use crate::experiment::Experiment;
@@ -41,7 +41,8 @@ impl Mechanism for Qdisc {
                 discipline. A queue shorter than the bursts a stream makes (a super-segment is 64 KiB) \
                 drops them before they ever leave the host, and the congestion window shrinks.",
             evidence: "Drops that `tc -s qdisc` counts, against the retransmissions; its limit; it has \
-                no rate of its own, or throughput is well below that.",
+                no rate of its own, or throughput is well below that. Or drops with several streams, while the window of one \
+                stream, which neither a loss nor a mark cut, has not grown back since the start (`streams-qdisc-drops`).",
             against: "The queueing discipline dropped nothing; or it holds to a rate that is reached, and \
                 the rate causes its drops (then the rate is the limit).",
             experiment: ANSWER,
@@ -153,11 +154,25 @@ fn qdisc_evidence(seen: &Observed<'_>, qdisc: &QdiscCounters) -> Vec<String> {
         show_count_of(qdisc.dropped_pkts, "packet"),
         show_count((qdisc.sent_pkts + qdisc.dropped_pkts) as f64)
     )];
+    if dropped_before(seen) > signs::PERHAPS {
+        lines.insert(0, before_text(seen));
+    }
     lines.extend(repeats_text(seen));
     if let (Some(pkts), "pfifo_fast") = (queue, qdisc.kind.as_str()) {
         lines.push(format!("txqueuelen is {}", count_of(pkts, "packet")));
     }
     lines
+}
+
+/// States that drops before the measured time cut the window.
+fn before_text(seen: &Observed<'_>) -> String {
+    let of_path = |name: &str| seen.shown().path(name).unwrap_or(0.0);
+    format!(
+        "with {:.0} streams it dropped {}; drops at the start cut the window of one, though nothing was lost or marked, and \
+         it has not grown back",
+        of_path(names::STREAMS),
+        show_count_of(saturating_u64(of_path(names::STREAMS_QDISC_DROPS)), "packet")
+    )
 }
 
 impl Mechanism for SoftnetBacklog {

@@ -43,7 +43,9 @@ impl Mechanism for Loss {
                 the queue at that rate overflows, and the rate is the limit; other traffic fills an interface; UDP \
                 loses none of so many datagrams. BBR hardly reacts to loss.",
             experiment: "A congestion control that does not treat loss as congestion (BBR), where the sender \
-                has one: throughput rises. Else UDP at half the rate: it still loses datagrams.",
+                has one: throughput rises. If that stops far below the next ceiling, with a larger share lost and \
+                nothing waiting, a rate drops the excess, and the limit is refuted. Else UDP at half the rate: it still \
+                loses datagrams.",
             advice: "Find where packets are lost (device and softnet counters, optics, duplex, a policer); \
                 until then use BBR or more streams.",
         }

@@ -108,16 +108,41 @@ pub(super) fn marks(seen: &Observed<'_>) -> f64 {
 /// Confidence, 0 to 1, that marks before the measured time cut the congestion window, which has not grown back since: no
 /// other signal has cut it.
 pub(super) fn marked_before(seen: &Observed<'_>) -> f64 {
+    let before = seen.shown().sender(names::MARKED_BEFORE).unwrap_or(0.0);
+    path::MARKED_COUNT.of(before) * cut_before(seen)
+}
+
+/// Confidence, 0 to 1, that something cut the congestion window before the measured time, which has not grown back since,
+/// and that no loss cut it during that time.
+fn cut_before(seen: &Observed<'_>) -> f64 {
     let of_sender = |name: &str| seen.shown().sender(name);
     let regained = of_sender(names::CWND).zip(of_sender(names::THRESHOLD));
     let regained = regained.and_then(|(window, threshold)| ratio(window, threshold));
-    let (Some(before), Some(regained)) = (of_sender(names::MARKED_BEFORE), regained) else {
+    let is_halved = algorithm(seen) == Some("reno");
+    let range = if is_halved { path::REGAINED_HALF } else { path::REGAINED };
+    let is_alone = retransmits_count(seen).unwrap_or(0.0) < signs::RETRANSMITS_MIN;
+    regained.filter(|_| is_alone).map_or(0.0, |regained| range.not(regained))
+}
+
+/// Confidence, 0 to 1, that drops of the sender's own queue before the measured time cut the congestion window: neither a
+/// loss nor a mark did, and the queue drops packets of several streams, too. TCP learns of such drops at once and
+/// counts no retransmission.
+pub(super) fn dropped_before(seen: &Observed<'_>) -> f64 {
+    let of_sender = |name: &str| seen.shown().sender(name);
+    let (Some(again), Some(marked)) =
+        (of_sender(names::RETRANSMITTED_BEFORE), of_sender(names::MARKED_BEFORE))
+    else {
         return 0.0;
     };
-    let others = retransmits_count(seen).unwrap_or(0.0);
-    path::MARKED_COUNT.of(before)
-        * path::REGAINED.not(regained)
-        * if others < signs::RETRANSMITS_MIN { 1.0 } else { 0.0 }
+    let keeps_its_rate = || {
+        let rate = seen.interface(seen.sender.end)?.qdisc_rate_bits_per_s?;
+        Some(ratio(seen.together_bits_per_s()?, rate)? > hosts::KEEPS_ITS_RATE)
+    };
+    if again > 0.0 || marked > 0.0 || seen.setup.is_bbr() || keeps_its_rate() == Some(true) {
+        return 0.0;
+    }
+    let dropped = seen.shown().path(names::STREAMS_QDISC_DROPS).unwrap_or(0.0);
+    signs::DROPS_COUNT.of(dropped) * cut_before(seen) * (1.0 - waits(seen))
 }
 
 /// Confidence, 0 to 1, that retransmitted segments were not lost on the path: they were dropped in a
@@ -220,7 +245,9 @@ pub(super) fn own_drops_bind(seen: &Observed<'_>) -> f64 {
         .segments()
         .and_then(|all| law(seen, ratio(dropped, all)?))
         .map_or(0.0, |response| hosts::DROPS_AT_ONCE.not((seen.rate() / response).ln()));
-    explains_losses(seen, dropped as u64).max(told_at_once * hosts::DROPS_AT_ONCE_COUNT.of(dropped))
+    explains_losses(seen, dropped as u64)
+        .max(told_at_once * hosts::DROPS_AT_ONCE_COUNT.of(dropped))
+        .max(dropped_before(seen))
 }
 
 /// The sender's queueing discipline that dropped most, except one that holds a configured rate.

@@ -15,7 +15,8 @@ pub(super) fn best(seen: &Observed<'_>) -> f64 {
 
 /// Confidence, 0 to 1, that throughput stands at a rate that nothing lifts.
 pub(super) fn plateau(seen: &Observed<'_>) -> f64 {
-    let streams = seen.streams_gain().map(|gain| seen.fit[Fitted::MoreStreams].not(gain));
+    let streams =
+        seen.streams_gain_reaches(seen.fit[Fitted::MoreStreams]).map(|lifted| 1.0 - lifted);
     let (by_streams, by_udp) = (streams, udp_meets_it(seen));
     let tried = match (by_streams, by_udp) {
         (Some(streams), Some(udp)) => streams * udp,
@@ -45,7 +46,8 @@ fn queued_rate(seen: &Observed<'_>) -> f64 {
 /// The same of a rate above which packets are dropped at once: drops keep TCP below that rate, so that UDP may deliver
 /// more, up to the rate, if it loses the excess.
 pub(super) fn plateau_of_drops(seen: &Observed<'_>) -> f64 {
-    let streams = seen.streams_gain().map_or(0.0, |gain| seen.fit[Fitted::MoreStreams].not(gain));
+    let streams =
+        seen.streams_gain_reaches(seen.fit[Fitted::MoreStreams]).map_or(0.0, |lifted| 1.0 - lifted);
     let exceeded = exceeds(seen).map_or(0.0, |_| path::PLATEAU_BY_ONE);
     plateau(seen).max(streams * exceeded)
 }

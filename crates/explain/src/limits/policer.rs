@@ -146,12 +146,19 @@ fn bursts(seen: &Observed<'_>) -> f64 {
         unharmed.map_or(0.0, |lost| path::LOST_OF_AGAIN.times(retransmit_share(seen)).not(lost));
     path::POLICED_BURSTS
         * unharmed
-        * udp_is_spared(seen).max(long_bursts(seen))
+        * udp_is_spared(seen).max(long_bursts(seen)).max(spared_singly(seen))
         * drops_without_queue(seen)
         // What several streams fill is a queue, which slow start may have overfilled once.
         * (1.0 - several_wait(seen).unwrap_or(0.0))
         * (1.0 - elsewhere(seen))
         * below_the_line
+}
+
+/// Confidence, 0 to 1, that UDP loses none of so many datagrams, if each lost segment counts: losses at random that come in
+/// bursts would take few bursts of it, so this is a weaker sign.
+fn spared_singly(seen: &Observed<'_>) -> f64 {
+    let sent = seen.shown().path(names::UDP_COUNT).unwrap_or(0.0);
+    path::SPARED_SINGLY * path::UDP_LOSS_EXPECTED.of(sent * retransmit_share(seen))
 }
 
 fn visible(seen: &Observed<'_>) -> Option<Opinion> {

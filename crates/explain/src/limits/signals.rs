@@ -3,7 +3,11 @@
 use results::Limit;
 use units::{saturating_u64, show_count, show_count_of, show_share};
 
-use super::losses::{marked_before, marks, mistaken, overflow};
+use super::losses::{
+    marked_before, marks, mistaken, overflow, own_drops_bind, several_wait, udp_is_spared,
+    udp_lost, waits,
+};
+use super::plateau::udp_over_best;
 use super::trials::with_bbr;
 use super::{datagram_bytes, more_streams, several_words};
 use crate::advice::Advice;
@@ -128,7 +132,8 @@ impl Mechanism for Reordering {
             evidence: "Reordering the sender noticed (`tcpi_reord_seen`), spurious retransmissions (the \
                 receiver's D-SACKs), packets out of order at the receiver; UDP arrives out of order too.",
             against: "Packets arrive in order; what was retransmitted was really lost.",
-            experiment: "UDP at half the rate: datagrams arrive late, and hardly any is lost.",
+            experiment: "UDP at half the rate, of TCP or of UDP that hardly lost any: datagrams arrive late, and hardly any is \
+                lost. None of too few says nothing.",
             advice: "Find what splits a flow (bonding by round robin, per-packet multipath, RPS changed under \
                 load) and hash by flow; until then a larger `net.ipv4.tcp_reordering`.",
         }
@@ -136,18 +141,20 @@ impl Mechanism for Reordering {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let of_path = |name: &str| seen.shown().path(name);
+        let of_sender = |name: &str| seen.shown().sender(name);
         let came_late = [
             seen.shown().sender_reaches(names::REORDERED, path::REORDER_NOTICED),
             seen.shown().sender_reaches(names::NEEDLESS, path::REORDER_NEEDLESS),
             seen.shown().path_reaches(names::UDP_LATE, path::REORDER_UDP),
         ];
         let shown = came_late.into_iter().flatten().fold(0.0, f64::max);
+        let untold = untold_order(seen);
         let weighed = Weighing::most(signs::SEEN)
             .by(
-                seen.fit[Fitted::Mistaken].of(mistaken(seen)),
+                seen.fit[Fitted::Mistaken].of(mistaken(seen)).max(untold),
                 "what was retransmitted was really lost",
             )
-            .by(shown, "few packets came late")
+            .by(shown.max(if untold > 0.0 { 1.0 } else { 0.0 }), "few packets came late")
             .by(seen.unexplained(), weighing::HELD)
             .unless(overflow(seen), 1.0, "more streams carry no more, or packets wait")
             .unless(seen.hosts_full(), path::SIGNALS_FULL_HOSTS, weighing::HOSTS_FULL);
@@ -159,6 +166,18 @@ impl Mechanism for Reordering {
             show_count(events(names::RETRANSMITTED).unwrap_or(0.0)),
             show_count_of(saturating_u64(reordered.unwrap_or(0.0)), "time")
         )];
+        if untold > signs::PERHAPS {
+            let lost = of_path(names::UDP_LOST).unwrap_or(0.0);
+            evidence.insert(
+                0,
+                format!(
+                    "{} of the segments retransmitted, though nothing waits and spaced UDP, which is faster, loses {}; \
+                     the receiver does not tell which packets came late",
+                    fine_percent(of_sender(names::RETRANSMIT_SHARE).unwrap_or(0.0)),
+                    show_share(lost)
+                ),
+            );
+        }
         let udp = of_path(names::UDP_LATE).zip(of_path(names::UDP_LOST));
         if let Some((late, lost)) = udp.filter(|(late, _)| *late > 0.0) {
             evidence.push(format!(
@@ -189,12 +208,21 @@ impl Mechanism for Reordering {
     }
 
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
-        let offered = seen.rate() * predictions::UDP_HALF_RATE;
+        // A receiver that does not tell which datagrams came late decides nothing.
+        if untold_order(seen) > 0.0 {
+            return Vec::new();
+        }
+        // What passed unharmed is moderate, too: at a rate that late packets hold down, few datagrams would be sent.
+        let passed = seen.shown().path(names::UDP_DELIVERED).filter(|_| udp_passed(seen));
+        let rate = passed.map_or(seen.rate(), |passed| passed.max(seen.rate()));
+        let offered = rate * predictions::UDP_HALF_RATE;
+        let late = seen.shown().path(names::UDP_LATE).unwrap_or(0.0);
+        let low_share = (late * predictions::UDP_LATE_OF_FIRST).max(predictions::UDP_LATE_LEAST);
         vec![Experiment {
             limit: self.limit(),
             change: Change::UdpAtRate { bits_per_s: offered, datagram_bytes: datagram_bytes(seen) },
             predicted: Prediction::new(offered * predictions::UDP_HALF_ARRIVES, offered, offered),
-            rule: Rule::Reorders { low_share: predictions::UDP_LATE_LEAST },
+            rule: Rule::Reorders { low_share },
         }]
     }
 
@@ -207,4 +235,24 @@ impl Mechanism for Reordering {
             ),
         ])
     }
+}
+
+/// Whether UDP was tried and hardly any of it lost.
+fn udp_passed(seen: &Observed<'_>) -> bool {
+    udp_lost(seen).is_some_and(|lost| lost < path::UDP_LOST.from)
+}
+
+/// Confidence, 0 to 1, that what was retransmitted was only late, where the receiver does not tell so: UDP, spaced and
+/// faster, loses none of it, and nothing waits in a queue that bursts could overflow.
+fn untold_order(seen: &Observed<'_>) -> f64 {
+    let of_path = |name: &str| seen.shown().path(name);
+    if of_path(names::UDP_LATE).is_some() {
+        return 0.0;
+    }
+    let is_faster = udp_over_best(seen).is_some_and(|over| over > path::UDP_PUSHED);
+    path::REORDER_UNTOLD
+        * if is_faster { udp_is_spared(seen) } else { 0.0 }
+        * (1.0 - waits(seen))
+        * (1.0 - several_wait(seen).unwrap_or(0.0))
+        * (1.0 - own_drops_bind(seen))
 }

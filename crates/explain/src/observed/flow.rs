@@ -36,6 +36,8 @@ pub(crate) struct Flow {
     pub(crate) marked_count: Option<f64>,
     /// The same before the measured time.
     pub(crate) marked_before_count: Option<f64>,
+    /// Segments that the sender retransmitted before the measured time.
+    pub(crate) retransmits_before_count: Option<f64>,
     /// Slow-start threshold, summed over all streams: what the last signal of congestion left of the window.
     pub(crate) threshold_bytes: Option<f64>,
     /// Reordering events that the sender noticed.
@@ -77,6 +79,9 @@ impl Flow {
                 .reduce(|sum, rate| sum + rate),
             marked_count: Run::gained_count(&run.senders, |tcp| tcp.marked_count),
             marked_before_count: Run::count_before(&run.senders, |tcp| tcp.marked_count),
+            retransmits_before_count: Run::count_before(&run.senders, |tcp| {
+                Some(tcp.retransmits_count)
+            }),
             threshold_bytes: run.summed(|tcp| tcp.slow_start_threshold_bytes.and_then(counted)),
             reordered_count: Run::gained_count(&run.senders, |tcp| tcp.reordered_count),
             needless_count: Run::gained_count(&run.senders, |tcp| tcp.needless_retransmits_count),

@@ -204,6 +204,13 @@ pub(super) static SENDER: &[Row] = &[
         |seen| seen.flow.retransmit_share.filter(|_| tells_retransmits(seen)),
     ),
     row(
+        names::RETRANSMITTED_BEFORE,
+        Unit::Count,
+        "tcp_info.tcpi_total_retrans",
+        "segments retransmitted before the measured time",
+        |seen| seen.flow.retransmits_before_count.filter(|_| tells_retransmits(seen)),
+    ),
+    row(
         names::LOSS_EVENT_SHARE,
         Unit::Share,
         "tcp_info.tcpi_total_retrans",

@@ -5,12 +5,17 @@ use results::{End, LatencySummary, Results};
 use super::definition::{Definition, Row, SymptomUnit as Unit, row};
 use super::tested::Seen;
 use super::{Symptom, deviation, names};
+use crate::ceiling::ETHERNET_QDISC_BYTES;
+use crate::ceilings::Headers;
 use crate::numbers::{positive, ratio, share};
 use crate::observed::{
-    Acknowledgements, Flow, UdpSeen, flows_with_several, idle_with_several, opposite,
-    several_rates, udp_repeats,
+    Acknowledgements, Flow, HostView, UdpSeen, flows_with_several, idle_with_several, opposite,
+    qdisc_drops_with_several, several_rates, udp_repeats,
 };
+use crate::thresholds::path;
 use crate::wanted::{idle_rtt_s, line};
+
+const DEVICE: &str = "/proc/net/dev";
 
 /// Read in each repeat of the judged TCP test.
 pub(super) static EACH: &[Row] = &[
@@ -83,6 +88,31 @@ pub(super) static EACH: &[Row] = &[
         |seen| Some(acknowledgements(seen)?.arrived_per_s),
     ),
     row(
+        names::SENDER_OTHERS,
+        Unit::BitsPerS,
+        DEVICE,
+        "bytes that the sender's interface sent beyond the test's own, headers included",
+        |seen| others_bits_per_s(seen, &seen.sender),
+    ),
+    row(
+        names::RECEIVER_OTHERS,
+        Unit::BitsPerS,
+        DEVICE,
+        "bytes that the receiver's interface received beyond the test's own, headers included",
+        |seen| others_bits_per_s(seen, &seen.receiver),
+    ),
+    row(
+        names::WITH_OTHERS,
+        Unit::BitsPerS,
+        DEVICE,
+        "throughput and other traffic together, at the end that saw more of it",
+        |seen| {
+            let ends = [&seen.sender, &seen.receiver].into_iter();
+            let others = ends.filter_map(|host| others_bits_per_s(seen, host)).reduce(f64::max)?;
+            Some(seen.run.goodput_bits_per_s + others)
+        },
+    ),
+    row(
         "line-use-share",
         Unit::Share,
         "ethtool speed, tc rate",
@@ -132,6 +162,12 @@ pub(super) const STREAMS_RTT: Definition = Definition::new(
     Unit::S,
     "tcp_info.tcpi_rtt",
     "smoothed round trip with several streams",
+);
+pub(super) const STREAMS_QDISC_DROPS: Definition = Definition::new(
+    names::STREAMS_QDISC_DROPS,
+    Unit::Count,
+    "netlink TCA_STATS2",
+    "packets that one of the sender's queueing disciplines dropped with several streams",
 );
 pub(super) const SENDER_IDLE_SEVERAL: Definition = Definition::new(
     names::SENDER_IDLE_SEVERAL,
@@ -205,13 +241,14 @@ pub(super) static UDP: &[UdpRow] = &[
         names::UDP_LATE,
         Unit::Share,
         "sequence numbers",
-        "its datagrams received after a later one, of those sent",
-        |one| Some(one.reordered_share),
+        "its datagrams received after a later one, of those sent; absent where the receiver does not tell",
+        // A stock iperf3 tells neither where it lost datagrams nor which came late.
+        |one| (one.located || one.reordered_share > 0.0).then_some(one.reordered_share),
     ),
 ];
 
 /// Read once from the whole document.
-pub(super) const WHOLE: [Definition; 10] = [
+pub(super) const WHOLE: [Definition; 11] = [
     IDLE_P50,
     IDLE_P99,
     PATH_MTU,
@@ -219,6 +256,7 @@ pub(super) const WHOLE: [Definition; 10] = [
     STREAMS,
     STREAMS_RETRANSMIT_SHARE,
     STREAMS_RTT,
+    STREAMS_QDISC_DROPS,
     SENDER_IDLE_SEVERAL,
     RECEIVER_IDLE_SEVERAL,
     UDP_GAIN,
@@ -245,6 +283,8 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
     let flows = seen.first().map_or_else(Vec::new, |one| flows_with_several(results, &one.run));
     let of_several =
         |read: fn(&Flow) -> Option<f64>| flows.iter().filter_map(read).collect::<Vec<f64>>();
+    let dropped =
+        seen.first().map_or_else(Vec::new, |one| qdisc_drops_with_several(results, &one.run));
     let udp = seen.first().map_or_else(Vec::new, |one| udp_repeats(results, &one.run));
     let udp_gains: Vec<f64> =
         udp.iter().filter_map(|udp| ratio(udp.delivered_bits_per_s, rate?)).collect();
@@ -260,6 +300,7 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
         once(&STREAMS, several.map(|(count, _)| f64::from(count))),
         STREAMS_RETRANSMIT_SHARE.symptom(recorder, &of_several(|flow| flow.retransmit_share), &[]),
         STREAMS_RTT.symptom(recorder, &of_several(|flow| flow.rtt_s), &[]),
+        STREAMS_QDISC_DROPS.symptom(recorder, &dropped, &[]),
         SENDER_IDLE_SEVERAL.symptom(recorder, &idle_of(|sender| sender), &[]),
         RECEIVER_IDLE_SEVERAL.symptom(recorder, &idle_of(opposite), &[]),
         UDP_GAIN.symptom(recorder, &udp_gains, &[]),
@@ -281,4 +322,25 @@ fn acknowledgements(seen: &Seen<'_>) -> Option<Acknowledgements> {
 
 fn queue_delay_s(seen: &Seen<'_>) -> Option<f64> {
     Some((seen.flow.rtt_s? - seen.base_rtt_s()?).max(0.0))
+}
+
+/// Rate at which an end's interface carried bytes in the test's direction beyond those of the test, headers included,
+/// bit/s; `None` where that was not counted.
+fn others_bits_per_s(seen: &Seen<'_>, host: &HostView<'_>) -> Option<f64> {
+    let interface = host.interface()?;
+    // On loopback the same device sends and receives everything.
+    if interface.name == "lo" {
+        return None;
+    }
+    let device = host.device()?;
+    let is_sender = host.end == seen.run.sender;
+    let bytes = if is_sender { device.tx_bytes } else { device.rx_bytes } as f64;
+    let mss = seen.flow.mss_bytes?;
+    let again = seen.flow.retransmit_share.unwrap_or(0.0);
+    // Upper bound: every segment with its own headers, as a device counts them, and the retransmissions.
+    let headers_bytes =
+        f64::from(Headers::of_path(&seen.results.path).bytes()) + ETHERNET_QDISC_BYTES;
+    let own =
+        host.payload_bytes * (mss + headers_bytes) / mss * (1.0 + again) * path::OWN_BYTES_MOST;
+    ratio((bytes - own).max(0.0) * 8.0, host.duration_s).or(Some(0.0))
 }

@@ -93,6 +93,7 @@ thresholds! {
     POLICED_RATE_UNKNOWN: f64 = 0.9, Chosen, "agreement taken where the filter tells no rate";
     LONG_BURSTS: Ramp = Ramp::new(100.0, 300.0), Chosen, "segments lost in each loss event: random losses, also those in bursts, take tens";
     POLICED_BURSTS: f64 = 0.6, Chosen, "confidence in a policer where bursts are dropped, and nothing that was tried exceeded its rate";
+    SPARED_SINGLY: f64 = 0.7, Chosen, "what datagrams that pass unharmed say where losses may have come in bursts, of which few were expected";
     POLICED_HELD: f64 = 0.8, Chosen, "how much windows, buffers and applications speak against a policer with drops";
     COMMON_CEILING_TOLD: f64 = 0.1, Chosen, "confidence from which several streams' rate is the policer's";
 
@@ -104,9 +105,11 @@ thresholds! {
 
     MARKED_SHARE: Ramp = Ramp::new(5e-5, 5e-4), Chosen, "segments marked: one mark a round trip halves nothing at 5 in 100 000";
     REGAINED: Ramp = Ramp::new(1.15, 1.4), Nature, "congestion window over the slow-start threshold: the cut left 0.7 (CUBIC) of it, so at 1.43 it has grown back";
+    REGAINED_HALF: Ramp = Ramp::new(1.9, 2.3), Nature, "the same under Reno, whose cut leaves half: at 2 it has grown back, and the next cut is due";
     MARKED_COUNT: Ramp = Ramp::new(2.0, 10.0), Chosen, "marks from which they are more than one queue's moment";
     REORDER_NOTICED: Ramp = Ramp::new(2.0, 10.0), Chosen, "times that the sender noticed a late segment";
     REORDER_UDP: Ramp = Ramp::new(1e-3, 5e-3), Chosen, "share of datagrams that came late";
+    REORDER_UNTOLD: f64 = 0.45, Chosen, "confidence in late packets that the receiver does not tell: a policer of bursts looks alike, and its experiment comes first";
     REORDER_NEEDLESS: Ramp = Ramp::new(5.0, 30.0), Chosen, "needless retransmissions from which they shrink the window";
     SIGNALS_FULL_HOSTS: f64 = 0.8, Chosen, "how much full hosts speak against marks or late packets as the limit";
     LOST_OF_AGAIN: Ramp = Ramp::new(0.1, 0.3), Chosen, "UDP lost over TCP retransmitted: fewer were lost than retransmitted";

@@ -4,6 +4,7 @@ use super::thresholds;
 
 thresholds! {
     STILL_FULL: f64 = 0.95, Nature, "a window that binds is full but for a segment or two; below this, something else holds the sender back";
+    NEXT_REACHED: f64 = 0.8, Chosen, "throughput over the next ceiling, up to which a lifted limit stopped short of it";
     STILL_LOST: f64 = 0.001, Chosen, "retransmissions that a smaller window may show beyond those of the judged test: a few of a second";
     STILL_BUSY: f64 = 0.8, Chosen, "time that a full core's threads run or wait with dearer bytes, over that before";
     RIVAL: f64 = 0.5, Chosen, "weight of a second candidate over the first's, from which an experiment must tell them apart";
@@ -29,6 +30,7 @@ thresholds! {
     UDP_HALF_ARRIVES: f64 = 0.5, Chosen, "least part of it that arrives";
     UDP_LOST_LEAST: f64 = 0.2, Chosen, "share that UDP must lose, over TCP's: random losses take as large a share of both, in few packets";
     UDP_LATE_LEAST: f64 = 1e-4, Chosen, "share of datagrams that must come late";
+    UDP_LATE_OF_FIRST: f64 = 0.2, Chosen, "the same over the share that came late before: whatever lets packets overtake takes about as many at another rate";
     DATAGRAM_USUAL_BYTES: f64 = 1400.0, Nature, "payload that fits the usual MTU, where that is not known";
     DATAGRAM_HEADER_BYTES: f64 = 48.0, Nature, "IPv6 and UDP headers, the larger ones";
     DATAGRAM_LEAST_BYTES: f64 = 512.0, Chosen, "smaller datagrams meet the core's limit first";

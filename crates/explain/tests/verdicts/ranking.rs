@@ -1,8 +1,13 @@
 //! The ranking of the limits that may bind, and why the second is not the first.
 
-use results::{Evidence, Verdict};
+use results::{
+    DeviceCounters, EndCounters, EndReport, Evidence, Limit, Point, PointOutcome, QdiscCounters,
+    Results, Verdict,
+};
 
+use crate::model::Model;
 use crate::symptoms::recordings;
+use crate::tcp;
 
 /// Limits that may bind, behind the one that the verdict names.
 fn behind(verdict: &Verdict) -> Vec<&Evidence> {
@@ -32,4 +37,86 @@ fn each_limit_behind_the_first_says_what_speaks_against_it() {
         assert!(weights.is_sorted_by(|a, b| a >= b), "{name}: {weights:?}");
     }
     assert!(ranked_count >= 3, "only {ranked_count} limits stand behind another");
+}
+
+/// What the near end reported of each point of an experiment.
+fn near<'r>(
+    results: &'r mut Results,
+    experiment: &'static str,
+) -> impl Iterator<Item = &'r mut EndReport> {
+    let points = results.points.iter_mut().filter(move |point| point.experiment == experiment);
+    points.filter_map(|point| match &mut point.outcome {
+        PointOutcome::Measured(outcome) => outcome.hosts.first_mut().map(|one| &mut one.account),
+        _ => None,
+    })
+}
+
+fn set_rate(point: &mut Point, rate: f64) {
+    let PointOutcome::Measured(outcome) = &mut point.outcome else { panic!() };
+    let bytes = (rate * outcome.duration_s / 8.0) as u64;
+    for direction in &mut outcome.directions {
+        direction.received_bits_per_s = rate;
+    }
+    let streams = outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams);
+    streams.for_each(|stream| stream.bytes = bytes);
+}
+
+/// One repeat gets little of a line that others share, the next one most of it.
+#[test]
+fn other_traffic_is_counted_beside_the_throughput_of_the_same_repeat() {
+    let line = Some(1e9);
+    let model = Model { capacity_bits_per_s: 1e9, near_speed_bits_per_s: line, ..Model::default() };
+    let limit = |rates: [f64; 2], together: f64| {
+        let mut results = model.results(&tcp());
+        let is_third = |point: &Point| point.experiment == "single-stream" && point.repeat > 1;
+        results.points.retain(|point| !is_third(point));
+        let judged = results.points.iter_mut().filter(|point| point.experiment == "single-stream");
+        judged.zip(rates).for_each(|(point, rate)| set_rate(point, rate));
+        for report in near(&mut results, "single-stream") {
+            let duration_s = report.streams[0].duration_s;
+            let tx_bytes = (together * duration_s / 8.0) as u64;
+            let device =
+                DeviceCounters { interface: "eth0".into(), tx_bytes, ..DeviceCounters::default() };
+            report.counters = EndCounters { devices: vec![device], ..EndCounters::default() };
+        }
+        explain::explain(&results).limit
+    };
+    assert_eq!(limit([0.2e9, 0.75e9], 0.97e9), Limit::CrossTraffic);
+    assert_eq!(limit([0.75e9, 0.2e9], 0.97e9), Limit::CrossTraffic);
+    // Together far below the line: nothing that both share.
+    assert_ne!(limit([0.1e9, 0.2e9], 0.3e9), Limit::CrossTraffic);
+}
+
+/// The queue of the host drops when slow start ends, and no more while one stream is measured.
+#[test]
+fn drops_at_the_start_hold_the_window_that_they_cut() {
+    let model =
+        Model { congestion_control: "reno", window_growth_bits_per_s: 0.7e9, ..Model::default() };
+    let limit = |dropped_pkts: u64, again: u64, regained: f64| {
+        let mut results = model.results(&tcp());
+        for stream in near(&mut results, "single-stream").flat_map(|report| &mut report.streams) {
+            let sampled = stream.intervals.iter_mut().filter_map(|one| one.tcp.as_mut());
+            let tcp = stream.tcp.iter_mut().flat_map(|tcp| [&mut tcp.first, &mut tcp.last]);
+            for sample in tcp.chain(sampled) {
+                let threshold = sample.congestion_window_bytes as f64 / regained;
+                sample.slow_start_threshold_bytes = Some(threshold as u64);
+                sample.marked_count = Some(0);
+                sample.retransmits_count = again;
+            }
+        }
+        for report in near(&mut results, "multi-stream") {
+            let qdisc = QdiscCounters {
+                interface: "eth0".into(),
+                kind: "pfifo".into(),
+                dropped_pkts,
+                ..QdiscCounters::default()
+            };
+            report.counters = EndCounters { qdiscs: vec![qdisc], ..EndCounters::default() };
+        }
+        explain::explain(&results).limit
+    };
+    assert_eq!(limit(13, 0, 1.3), Limit::Qdisc);
+    assert_ne!(limit(0, 0, 1.3), Limit::Qdisc, "nothing was dropped");
+    assert_ne!(limit(13, 20, 1.3), Limit::Qdisc, "segments were lost before the measured time");
+    assert_ne!(limit(13, 0, 2.5), Limit::Qdisc, "the window has grown back");
 }

@@ -2,7 +2,7 @@
 //! was predicted counts.
 
 use explain::{Diagnosis, Judgement, diagnose, judge};
-use results::{Limit, Point, Results, Ruling};
+use results::{Limit, Point, Results, Ruling, TestSpec, WindowSide};
 
 use super::model::Model;
 use super::{tcp, verdict_of};
@@ -86,6 +86,72 @@ fn set_rate(point: &mut Point, rate: impl Fn(f64) -> f64) {
     for direction in &mut outcome.directions {
         direction.received_bits_per_s = rate(direction.received_bits_per_s);
     }
+}
+
+/// A congestion control that heeds no loss stops far below the next ceiling: more is lost there, and nothing waits.
+#[test]
+fn losses_that_grow_with_the_rate_are_not_random() {
+    let line = Some(10e9);
+    let lossy = Model { loss_share: 1e-4, near_speed_bits_per_s: line, ..Model::default() };
+    let results = lossy.results(&tcp());
+    let diagnosis = diagnose(&results);
+    assert_eq!(diagnosis.best().expect("a candidate").limit, Limit::Loss);
+    let before = diagnosis.measured.expect("a rate").median;
+    let word = |lost_share: f64, waits: f64| {
+        let mut points = answered(&lossy, &diagnosis);
+        points.iter_mut().for_each(|point| set_rate(point, |_| before * 2.0));
+        for point in &mut points {
+            let results::PointOutcome::Measured(outcome) = &mut point.outcome else { panic!() };
+            let streams = outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams);
+            for stream in streams.filter(|stream| stream.sending) {
+                let Some(tcp) = &mut stream.tcp else { continue };
+                let sent = stream.bytes as f64 / f64::from(tcp.mss_bytes);
+                let again = (sent * lost_share) as u64;
+                tcp.last.retransmits_count = tcp.first.retransmits_count + again;
+                let sampled = stream.intervals.iter_mut().filter_map(|one| one.tcp.as_mut());
+                let all = [&mut tcp.first, &mut tcp.last].into_iter().chain(sampled);
+                all.for_each(|sample| sample.rtt_s *= waits);
+            }
+        }
+        let Judgement { verdict, next } = judge(&results, &diagnosis, &points);
+        let is_left = next.is_some_and(|next| next.best().expect("one").limit == Limit::Loss);
+        (verdict.confirmed, verdict.limit == Limit::Loss || is_left)
+    };
+    assert_eq!(word(1e-4, 1.0), (true, true), "as large a share is lost as before");
+    assert_eq!(word(0.05, 1.0), (false, false), "a rate drops the excess");
+    assert_eq!(word(0.05, 2.0), (true, true), "a full queue drops, too");
+}
+
+/// An option that sets both sides' buffers may do so: the receiver's window had room and is full afterwards.
+#[test]
+fn a_larger_buffer_that_brings_a_full_window_refutes_nothing() {
+    let model = Model::default();
+    let side = Some(WindowSide::Sender);
+    let asked = TestSpec { window_bytes: Some(1 << 20), window_side: side, ..tcp() };
+    let results = model.results(&asked);
+    let diagnosis = diagnose(&results);
+    assert_eq!(diagnosis.best().expect("a candidate").limit, Limit::SendBuffer);
+    let (_, spec) = diagnosis.experiment().expect("an experiment");
+    assert_eq!(spec.window_side, side, "the receiver's stays as the kernel tunes it");
+    let is_kept = |is_full: bool| {
+        let mut points = answered(&model, &diagnosis);
+        let before = diagnosis.measured.expect("a rate").median;
+        points.iter_mut().for_each(|point| set_rate(point, |_| before * 0.4));
+        for point in points.iter_mut().filter(|_| is_full) {
+            let results::PointOutcome::Measured(outcome) = &mut point.outcome else { panic!() };
+            let streams = outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams);
+            for stream in streams.filter(|stream| stream.sending) {
+                let tcp = stream.tcp.iter_mut().flat_map(|tcp| [&mut tcp.first, &mut tcp.last]);
+                let sampled = stream.intervals.iter_mut().filter_map(|one| one.tcp.as_mut());
+                tcp.chain(sampled)
+                    .for_each(|sample| sample.peer_window_bytes = Some(sample.in_flight_bytes));
+            }
+        }
+        let Judgement { next, .. } = judge(&results, &diagnosis, &points);
+        next.is_some_and(|next| next.best().expect("one").limit == Limit::SendBuffer)
+    };
+    assert!(is_kept(true), "another experiment of the same limit follows");
+    assert!(!is_kept(false), "refuted: no other window explains the fall");
 }
 
 #[test]

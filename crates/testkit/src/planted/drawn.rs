@@ -410,7 +410,7 @@ mod tests {
     }
 
     /// Seeds that were recorded, with the fastest link of each, bit/s: `testdata/drawn/README.md`.
-    const RECORDED: [(u64, f64); 12] = [
+    const RECORDED: [(u64, f64); 14] = [
         (1, 200e6),
         (2, 200e6),
         (3, 300e6),
@@ -423,6 +423,8 @@ mod tests {
         (20_261_201, 600e6),
         (20_261_202, 600e6),
         (20_261_203, 600e6),
+        (20_261_204, 600e6),
+        (20_261_205, 600e6),
     ];
 
     #[test]

@@ -1,14 +1,14 @@
 //! What else a limit predicts of its experiment: whether it still binds afterwards, and whether a change that should
 //! have helped did harm.
 
-use results::{Companion, End, Point};
+use results::{Companion, End, Estimate, Limit, Point};
 use units::show_bit_rate;
 
 use super::{Trial, cost_s_per_byte, retransmit_share};
 use crate::change::Change;
 use crate::experiment::Rule;
 use crate::numbers::{fine_percent, middle, percent, ratio};
-use crate::observed::flight_of_window;
+use crate::observed::{flight_of_cwnd, flight_of_window, round_trip_s};
 use crate::thresholds::{predictions, rulings};
 
 impl Trial<'_> {
@@ -51,6 +51,57 @@ impl Trial<'_> {
             ),
             measured: format!("{} ({}){cost}", show_bit_rate(after.median), percent(gain)),
             holds: dearer.as_ref().is_some_and(follows),
+        })
+    }
+
+    /// What a larger buffer that lowered throughput beyond the noise brought, in words: another window, which had room
+    /// before and is full now. So does an option that sets both sides' buffers; it shows nothing of the former limit.
+    pub(in crate::judgement) fn taken_over(&self, after: &Estimate, what: &str) -> Option<String> {
+        let is_filled = |full: fn(&Point) -> Option<f64>| {
+            let before = self.middle_before(full);
+            let later = middle(self.points.iter().filter_map(full));
+            before.zip(later).is_some_and(|(before, later)| {
+                before < rulings::HAD_ROOM && later >= predictions::STILL_FULL
+            })
+        };
+        let is_of_sender = self.experiment.rule == Rule::FollowsSendBuffer;
+        let window = match self.gain(after) < -self.noise(after) {
+            true if is_of_sender && is_filled(flight_of_window) => "the receiver's window",
+            true if is_filled(flight_of_cwnd) => "the congestion window",
+            _ => return None,
+        };
+        let [before, after] = [self.before.median, after.median].map(show_bit_rate);
+        Some(format!(
+            "a larger {what} carried less, {before} -> {after}, because {window} became the limit"
+        ))
+    }
+
+    /// What speaks for a rate that drops the excess, in words, where a congestion control that heeds no loss carried more:
+    /// it stopped far below the next ceiling, more was lost, and nothing waited. Losses that come whatever the load take
+    /// as large a share of faster traffic.
+    pub(in crate::judgement) fn drops_excess(&self, after: &Estimate) -> Option<String> {
+        let is_heedless = matches!(
+            &self.experiment.change, Change::CongestionControl { to, .. } if to == "bbr"
+        );
+        let next = self.experiment.predicted.expected_bits_per_s;
+        if self.experiment.limit != Limit::Loss
+            || !is_heedless
+            || after.median > predictions::NEXT_REACHED * next
+        {
+            return None;
+        }
+        let before = self.middle_before(retransmit_share)?;
+        let later = middle(self.points.iter().filter_map(retransmit_share))?;
+        let is_more = later > rulings::LOST_MORE * before + predictions::STILL_LOST;
+        let waits = middle(self.points.iter().filter_map(round_trip_s))
+            .zip(self.middle_before(round_trip_s))
+            .is_none_or(|(later_s, before_s)| later_s > rulings::WAITED * before_s);
+        (is_more && !waits).then(|| {
+            format!(
+                "retransmissions {} -> {} though nothing waits: a rate drops the excess",
+                fine_percent(before),
+                fine_percent(later)
+            )
         })
     }
 

@@ -16,19 +16,13 @@ impl Trial<'_> {
             .iter()
             .filter_map(|point| udp_seen(point, point.measured()?.directions.first()?.direction))
             .collect();
-        let datagrams: u64 = self
-            .points
-            .iter()
-            .filter_map(|point| point.measured()?.directions.first()?.udp.as_ref())
-            .map(|udp| udp.sent_count)
-            .sum();
         let Some(lost_share) = middle(seen.iter().map(|seen| seen.lost_share)) else {
             return self
                 .undecided(Some(after.median), "the peer did not report its datagrams".to_owned());
         };
         let outcome = if lost_share > 0.0 && lost_share >= low_share {
             Ruling::Confirmed
-        } else if datagrams as f64 * low_share < rulings::LOST_EXPECTED_LEAST {
+        } else if self.datagrams_sent() * low_share < rulings::LOST_EXPECTED_LEAST {
             Ruling::Inconclusive
         } else {
             Ruling::Refuted
@@ -43,6 +37,15 @@ impl Trial<'_> {
             interval: self.interval(),
             text: format!("{lost} though the rate was moderate ({low})"),
         }
+    }
+
+    /// Datagrams that the experiment's repeats sent.
+    fn datagrams_sent(&self) -> f64 {
+        let udp = self
+            .points
+            .iter()
+            .filter_map(|point| point.measured()?.directions.first()?.udp.as_ref());
+        udp.map(|udp| udp.sent_count as f64).sum()
     }
 
     /// Whether UDP datagrams arrive out of order and are not lost.
@@ -60,6 +63,9 @@ impl Trial<'_> {
         let outcome = match (late > 0.0 && late >= low_share, lost < late) {
             (true, true) => Ruling::Confirmed,
             (true, false) => Ruling::Inconclusive,
+            (false, _) if self.datagrams_sent() * low_share < rulings::LOST_EXPECTED_LEAST => {
+                Ruling::Inconclusive
+            }
             (false, _) => Ruling::Refuted,
         };
         Told {
@@ -108,5 +114,46 @@ impl Trial<'_> {
                 "of {sent} sent the other way {arrived} arrived; {expected} was predicted, at most {high}"
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use results::{Limit, TestSpec};
+
+    use super::*;
+    use crate::experiment::{Experiment, Prediction, Rule};
+
+    /// What datagrams, of which so many came late, say of packets that come out of order.
+    fn word(sent_count: u64, reordered_count: u64, low_share: f64) -> Ruling {
+        let rate = 1e6;
+        let value = serde_json::json!({
+            "experiment": "confirm:reordering", "repeat": 0, "started_unix_ms": 0,
+            "work": results::Work::from(TestSpec::udp(1400)),
+            "outcome": { "measured": { "duration_s": 1.0,
+                "hosts": [{ "host": "near", "account": {
+                    "streams": [], "cores": [], "counters": {}, "findings": [] } }],
+                "directions": [{ "direction": "forward", "sent_bytes": 1, "received_bytes": 1,
+                    "sent_bits_per_s": rate, "received_bits_per_s": rate,
+                    "udp": { "sent_count": sent_count, "received_count": sent_count,
+                        "lost_count": 0, "reordered_count": reordered_count,
+                        "duplicate_count": 0, "jitter_s": 0.0, "loss": {} } }] } }
+        });
+        let points = [serde_json::from_value(value).expect("a point of the schema")];
+        let experiment = Experiment {
+            limit: Limit::Reordering,
+            change: Change::UdpAtRate { bits_per_s: rate, datagram_bytes: 1400 },
+            predicted: Prediction::new(0.5 * rate, rate, rate),
+            rule: Rule::Reorders { low_share },
+        };
+        let before = Estimate::of(&[2.0 * rate]).expect("one figure");
+        Trial { experiment: &experiment, before, points: &points, judged: vec![] }.ruling().outcome
+    }
+
+    #[test]
+    fn datagrams_of_which_none_can_be_expected_late_refute_nothing() {
+        assert_eq!(word(10_000, 0, 1e-3), Ruling::Refuted);
+        assert_eq!(word(300, 0, 1e-3), Ruling::Inconclusive);
+        assert_eq!(word(300, 3, 1e-3), Ruling::Confirmed);
     }
 }
