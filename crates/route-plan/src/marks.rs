@@ -241,9 +241,8 @@ pub enum MarkDifference {
     Surplus(String),
 }
 
-/// What of the plan's table is missing, changed or not the plan's in the one that is there, one line each.
-#[must_use]
-pub fn mark_differences(found: &FilterTable, wanted: &FilterTable) -> Vec<MarkDifference> {
+/// Chains and maps that are missing, changed or left over; while there are such, rules are not looked at.
+fn differences_of_structure(found: &FilterTable, wanted: &FilterTable) -> Vec<MarkDifference> {
     use MarkDifference as D;
     let table = &wanted.name;
     let mut differences = Vec::new();
@@ -275,25 +274,37 @@ pub fn mark_differences(found: &FilterTable, wanted: &FilterTable) -> Vec<MarkDi
         let what = format!("marks of UDP answers in the packet filter table {table}");
         differences.push(D::Surplus(what));
     }
-    if !differences.is_empty() {
-        return differences;
-    }
-    let strangers = found.chains.iter().flat_map(strange_rules);
-    let strangers = strangers.filter(|rule| !answer.rules.contains(rule)).count();
+    differences
+}
+
+/// What others have put into the table.
+fn strangers(found: &FilterTable, wanted: &FilterTable) -> Vec<MarkDifference> {
+    let table = &wanted.name;
+    let answer = udp::chain(found.family);
+    let rules = found.chains.iter().flat_map(strange_rules);
+    let rules = rules.filter(|rule| !answer.rules.contains(rule)).count();
     let has = |name: &str| wanted.chains.iter().any(|chain| chain.name == *name);
     let chains = found.chains.iter().filter(|chain| !has(&chain.name)).count();
     let maps = found.maps.iter().filter(|map| !wanted.maps.contains(map)).count();
-    for (count, what) in [
-        (strangers, "rules"),
-        (chains, "chains"),
-        (maps, "maps"),
-        (found.other.len(), "attributes"),
-    ] {
-        if count > 0 {
-            let what = format!("{count} {what} of others in the packet filter table {table}");
-            differences.push(D::Surplus(what));
-        }
+    let counts =
+        [(rules, "rules"), (chains, "chains"), (maps, "maps"), (found.other.len(), "attributes")];
+    let present = counts.into_iter().filter(|(count, _)| *count > 0);
+    let words = present.map(|(count, what)| {
+        format!("{count} {what} of others in the packet filter table {table}")
+    });
+    words.map(MarkDifference::Surplus).collect()
+}
+
+/// What of the plan's table is missing, changed or not the plan's in the one that is there, one line each.
+#[must_use]
+pub fn mark_differences(found: &FilterTable, wanted: &FilterTable) -> Vec<MarkDifference> {
+    use MarkDifference as D;
+    let table = &wanted.name;
+    let mut differences = differences_of_structure(found, wanted);
+    if !differences.is_empty() {
+        return differences;
     }
+    differences.extend(strangers(found, wanted));
     let (present, planned) = (markings(found), markings(wanted));
     for one in &planned {
         let (gateway, address) = (&one.gateway, one.hardware_address);
