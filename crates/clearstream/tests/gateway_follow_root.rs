@@ -71,7 +71,7 @@ type Counts = BTreeMap<&'static str, u32>;
 /// The ways that flows take: by client port, the packets of requests and of answers.
 type Ways = BTreeMap<u16, [Counts; 2]>;
 
-/// Captures at the gateways' storage side.
+/// Captures of what the gateways send: questions at their storage side, answers at the other.
 struct Captures {
     ways: Arc<Mutex<Ways>>,
     _programs: Vec<Running>,
@@ -80,11 +80,17 @@ struct Captures {
 impl Captures {
     fn start(lab: &Lab) -> Self {
         let ways = Arc::new(Mutex::new(Ways::new()));
-        // Whole packets would leave room for a few in the kernel only.
-        let line = "tcpdump -Z root -n -l -q -s 128 --immediate-mode -i eth1 port 7000";
         let mut programs = Vec::new();
-        for gateway in GATEWAYS {
-            let mut running = Running::start(lab, gateway, line);
+        let sides = [("eth0", "src"), ("eth1", "dst")];
+        for (gateway, (side, end)) in
+            GATEWAYS.iter().flat_map(|gateway| sides.map(|side| (*gateway, side)))
+        {
+            // Whole packets would leave room for a few in the kernel only. A switch that does not know where an address is
+            // sends packets to every gateway, so what comes in says nothing.
+            let line = format!(
+                "tcpdump -Z root -n -l -q -s 128 --immediate-mode -Q out -i {side} {end} port 7000"
+            );
+            let mut running = Running::start(lab, gateway, &line);
             let mut said = BufReader::new(running.child.stderr.take().expect("piped"));
             let mut text = String::new();
             while !text.contains("istening on") {
