@@ -25,15 +25,12 @@ use crate::ceilings::Headers;
 use crate::change::Change;
 use crate::numbers::{positive, ratio, share};
 use crate::symptoms::{JudgedSymptoms, names};
-use crate::thresholds::{Fit, Fitted, Ramp, signs};
+use crate::thresholds::{Fit, Fitted, Ramp, path, signs};
 use crate::wanted::{Wanted, idle_rtt_s};
 use setup::Setup;
 
 /// Name of the experiment whose test is judged.
 const JUDGED: &str = "single-stream";
-
-/// Steps in which the distance of a run from the median is counted: thousandths of the median.
-const DISTANCE_STEPS: f64 = 1e3;
 
 /// The judged test, and other measurements of the same document.
 #[derive(Debug, Clone)]
@@ -94,7 +91,7 @@ impl<'a> Observed<'a> {
         // One typical run provides all figures, because those of one run belong together. Of two runs, which lie equally
         // far from their median, it is the first, whatever rounding says.
         let distance = |run: &Run<'_>| {
-            ((run.goodput_bits_per_s / goodput.median - 1.0).abs() * DISTANCE_STEPS).round()
+            ((run.goodput_bits_per_s / goodput.median - 1.0).abs() / path::TOLD_APART).round()
         };
         let (point, run) = runs.iter().min_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)))?;
         let spec = point.spec()?;
