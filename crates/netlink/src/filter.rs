@@ -240,7 +240,7 @@ impl FilterChain {
 }
 
 impl FilterTable {
-    /// The requests that make it and everything in it, in their order; for [`transaction`].
+    /// The requests that make it and everything in it, in their order; for [`transaction()`].
     ///
     /// # Errors
     /// An attribute is too long.
