@@ -37,7 +37,7 @@ const RECONFIGURE: &str = "mount -t tmpfs t /run \
     && mkdir -p /run/systemd/netif/links /run/systemd/netif/leases /run/systemd/netif/lldp /run/dbus /run/systemd/network \
     && chown -R systemd-network:systemd-network /run/systemd/netif && mount -o remount,ro,bind /sys \
     && printf '[Match]\\nName=ib0\\n[Network]\\nAddress=10.10.0.21/24\\n' > /run/systemd/network/10.network \
-    && dbus-daemon --system --nopidfile --fork && { /lib/systemd/systemd-networkd & } \
+    && dbus-daemon --config-file=bus.conf --nopidfile --fork && { /lib/systemd/systemd-networkd & } \
     && until [ -e go ]; do sleep 0.05; done \
     && printf '[Route]\\nDestination=192.0.2.0/24\\nGateway=10.10.0.250\\n' >> /run/systemd/network/10.network \
     && networkctl reload && networkctl reconfigure ib0 && touch done && wait";
@@ -51,12 +51,14 @@ const START_NETWORK_MANAGER: &str = "mount -t tmpfs t /run && mkdir -p /run/dbus
         address1=192.0.2.1/24\\n' > /run/profiles/other.nmconnection && chmod 600 /run/profiles/other.nmconnection \
     && printf '[main]\\nplugins=keyfile\\nno-auto-default=*\\ndns=none\\nrc-manager=unmanaged\\nhostname-mode=none\\n\
         [keyfile]\\npath=/run/profiles\\n' > /run/nm.conf \
-    && printf '<busconfig><type>system</type><listen>unix:path=/run/dbus/system_bus_socket</listen>\
-        <auth>EXTERNAL</auth><policy context=\"default\"><allow user=\"*\"/><allow own=\"*\"/>\
-        <allow send_destination=\"*\"/><allow send_type=\"signal\"/><allow eavesdrop=\"true\"/></policy></busconfig>' > /run/bus.conf \
-    && mount -o remount,ro,bind /sys && dbus-daemon --config-file=/run/bus.conf --nopidfile --fork \
+    && mount -o remount,ro,bind /sys && dbus-daemon --config-file=bus.conf --nopidfile --fork \
     && { NetworkManager --no-daemon --log-level=WARN --config=/run/nm.conf --config-dir=/run/none \
         --system-config-dir=/run/none --intern-config=/run/intern.conf --state-file=/run/state & wait; }";
+
+/// `bus.conf`: a system bus on which whoever is there may own and send anything.
+const BUS: &str = r#"<busconfig><type>system</type><listen>unix:path=/run/dbus/system_bus_socket</listen>
+<auth>EXTERNAL</auth><policy context="default"><allow user="*"/><allow own="*"/>
+<allow send_destination="*"/><allow send_type="signal"/><allow eavesdrop="true"/></policy></busconfig>"#;
 
 /// The machine's `/etc` is seen, and what is written to it stays in this namespace.
 const PLAY: &str = "mount -t tmpfs t /mnt && mkdir /mnt/upper /mnt/work \
@@ -180,6 +182,12 @@ fn is_missing(program: &str, name: &str) -> bool {
     is_missing
 }
 
+/// Whether there is no `dbus-daemon`, neither installed nor unpacked with NetworkManager, which is said.
+fn lacks_bus(unpacked: Option<&Path>) -> bool {
+    unpacked.is_none_or(|root| !root.join("usr/bin/dbus-daemon").exists())
+        && is_missing("dbus-daemon", "dbus")
+}
+
 /// The package that tools/prepare has unpacked beside what cargo builds, without installing it.
 fn unpacked(name: &str) -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
@@ -277,9 +285,7 @@ fn network_manager_gives_a_host_all_but_the_nexthops_root() {
     if unpacked.is_none() && is_missing("NetworkManager", "NetworkManager") {
         return;
     }
-    if unpacked.as_ref().is_none_or(|root| !root.join("usr/bin/dbus-daemon").exists())
-        && is_missing("dbus-daemon", "dbus")
-    {
+    if lacks_bus(unpacked.as_deref()) {
         return;
     }
     let uneven = follow(PLAN).replace("g[1-3]", "g[1-2]").replace("[91-93]", "[91-92]");
@@ -292,6 +298,7 @@ fn network_manager_gives_a_host_all_but_the_nexthops_root() {
     let hash = uneven.replace("\"pairs\"", "\"hash\"");
     for plan in [follow(PLAN), ipv6(&follow(PLAN)), uneven, hash] {
         in_namespace("manager", &plan, System::NetworkManager, |host| {
+            std::fs::write(host.folder.join("bus.conf"), BUS).expect("written");
             let _daemon = host.start_of(START_NETWORK_MANAGER, unpacked.as_deref());
             let routes = host.state.routes.iter().cloned();
             let plain = routes.filter(|route| matches!(route.target, Target::Paths(_))).collect();
@@ -364,11 +371,13 @@ fn routes_of_the_plan_outlast_networkd_s_reload_root() {
         println!("skipped: needs systemd-networkd");
         return;
     }
-    if is_missing("dbus-daemon", "dbus") {
+    let unpacked = unpacked("network-manager");
+    if lacks_bus(unpacked.as_deref()) {
         return;
     }
     in_namespace("reload", PLAN, System::Unit, |host| {
-        let _daemon = host.start(RECONFIGURE);
+        std::fs::write(host.folder.join("bus.conf"), BUS).expect("written");
+        let _daemon = host.start_of(RECONFIGURE, unpacked.as_deref());
         waits_for("an address", || must("ip -4 addr show ib0").contains("10.10.0.21/24"));
         let role = host.plan.find("s1").expect("there");
         let options = Options::new(&host.folder.join("state"), 1);
