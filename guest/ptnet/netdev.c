@@ -53,6 +53,9 @@ static void ptnet_start(struct ptnet *pt)
 {
 	struct ptnet_queue *queue;
 
+	/* The rings may be new, or a program has used them. */
+	for (queue = pt->queues; queue < pt->end; queue++)
+		queue->tx.room = 0;
 	for (queue = pt->queues; queue < pt->queues + pt->channels; queue++)
 		napi_enable(&queue->napi);
 	netif_carrier_on(pt->netdev);

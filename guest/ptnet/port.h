@@ -27,6 +27,8 @@ struct ptnet_ring {
 	u32 count;
 	/* The slot that comes next, this side's cursor. */
 	u32 position;
+	/* Slots from the position on that are known to be this side's; there may be more. */
+	u32 room;
 	/* What the sleep flag was set to last: a new number each time. */
 	u32 asked;
 	/* The switch's number that was answered last. */
@@ -174,17 +176,23 @@ static inline u32 ptnet_index(struct ptnet_ring *ring, u32 offset)
 	return index >= ring->count ? index - ring->count : index;
 }
 
-/* Hands over the next slots. */
-static inline void ptnet_advance(struct ptnet_ring *ring, u32 slots)
+/* Hands over the slots before the position. */
+static inline void ptnet_publish(struct ptnet_ring *ring)
 {
-	ring->position = ptnet_index(ring, slots);
 	ptnet_store(&ring->user->cur, ring->position);
 	/* The slots before it are written before it: the switch's acquire. */
 	virt_store_release(&ring->user->head, cpu_to_le32(ring->position));
 }
 
+/* Hands over the next slots. */
+static inline void ptnet_advance(struct ptnet_ring *ring, u32 slots)
+{
+	ring->position = ptnet_index(ring, slots);
+	ptnet_publish(ring);
+}
+
 /* Whether the switch sleeps and has not been rung for that yet; to be asked
- * after ptnet_advance().
+ * after ptnet_publish().
  */
 static inline bool ptnet_must_kick(struct ptnet_ring *ring)
 {

@@ -20,7 +20,12 @@
 
 static bool ptnet_tx_room(struct ptnet_queue *queue)
 {
-	return ptnet_available(&queue->tx) >= queue->pt->tx_slots_most;
+	u32 most = queue->pt->tx_slots_most;
+
+	/* The switch's cursor is in a cache line that the switch writes. */
+	if (queue->tx.room < most)
+		queue->tx.room = ptnet_available(&queue->tx);
+	return queue->tx.room >= most;
 }
 
 static struct netdev_queue *ptnet_txq(struct ptnet_queue *queue)
@@ -48,6 +53,8 @@ static void ptnet_tx_wake(struct ptnet_queue *queue)
 /* Stops the queue until there is room; false when there is after all. */
 static bool ptnet_tx_stop(struct ptnet_queue *queue, struct netdev_queue *txq)
 {
+	/* The switch makes room only by what it has been handed. */
+	ptnet_publish(&queue->tx);
 	netif_tx_stop_queue(txq);
 	if (ptnet_arm(&queue->tx, queue->pt->tx_slots_most)) {
 		queue->counters.tx_stops++;
@@ -66,6 +73,7 @@ static u32 ptnet_tx_copy(struct ptnet_queue *queue, struct sk_buff *skb, const v
 	struct ptnet_ring *ring = &queue->tx;
 	struct ptnet *pt = queue->pt;
 	u32 before = pt->header_bytes;
+	u32 linear = skb_headlen(skb);
 	u32 offset = 0;
 	u32 slots = 0;
 
@@ -79,7 +87,9 @@ static u32 ptnet_tx_copy(struct ptnet_queue *queue, struct sk_buff *skb, const v
 			return 0;
 		if (before)
 			memcpy(to, header, before);
-		if (unlikely(skb_copy_bits(skb, offset, to + before, bytes)))
+		if (offset + bytes <= linear)
+			memcpy(to + before, skb->data + offset, bytes);
+		else if (unlikely(skb_copy_bits(skb, offset, to + before, bytes)))
 			return 0;
 		WRITE_ONCE(slot->length, cpu_to_le16(before + bytes));
 		WRITE_ONCE(slot->flags, cpu_to_le16(more ? PTNET_MORE_FRAGMENTS : 0));
@@ -111,7 +121,8 @@ netdev_tx_t ptnet_xmit(struct sk_buff *skb, struct net_device *netdev)
 	slots = ptnet_tx_copy(queue, skb, &header);
 	if (unlikely(!slots))
 		goto drop;
-	ptnet_advance(&queue->tx, slots);
+	queue->tx.position = ptnet_index(&queue->tx, slots);
+	queue->tx.room -= slots;
 	skb_tx_timestamp(skb);
 	dev_consume_skb_any(skb);
 	dev_sw_netstats_tx_add(netdev, 1, bytes);
@@ -126,11 +137,13 @@ drop:
 	dev_core_stats_tx_dropped_inc(netdev);
 	dev_kfree_skb_any(skb);
 kick:
-	/* Also for packets before one that was dropped. */
-	if ((!more || netif_tx_queue_stopped(txq)) && pt->has_rings &&
-	    ptnet_must_kick(&queue->tx)) {
-		queue->counters.tx_kicks++;
-		ptnet_kick(pt, queue->tx.vector);
+	/* Packets of one batch are handed over together, also those before one that was dropped. */
+	if ((!more || netif_xmit_stopped(txq)) && pt->has_rings) {
+		ptnet_publish(&queue->tx);
+		if (ptnet_must_kick(&queue->tx)) {
+			queue->counters.tx_kicks++;
+			ptnet_kick(pt, queue->tx.vector);
+		}
 	}
 	return NETDEV_TX_OK;
 }
