@@ -132,6 +132,25 @@ fn root_up_exec_down_leaves_nothing() {
     assert_eq!(code(&run(&["lab", "down", &bed.name])), 1);
 }
 
+/// A lock, which is the kernel's, stays taken until each copy of its descriptor is closed.
+#[test]
+fn root_a_lab_and_its_detached_programs_hold_no_descriptor_of_who_started_them() {
+    let Some(_other) = LabBed::up("holds", PLAIN) else { return };
+    let bed = LabBed::file("lock", PLAIN);
+    let script = "exec 9>\"$1.lock\" && flock -n 9 && \"$0\" lab up \"$1\" --while \"$2\" >&2 \
+        && exec \"$0\" lab exec --detach \"$3\" near -- sleep 600";
+    let owner = std::process::id().to_string();
+    let started = Command::new("sh")
+        .args(["-c", script, testkit::program(), bed.path(), &owner, &bed.name])
+        .output()
+        .expect("sh");
+    assert_eq!(code(&started), 0, "{}", complaint(&started));
+    assert!(Traces::process(stdout(&started).trim()), "the detached program's keeper runs");
+    let lock = format!("{}.lock", bed.path());
+    let taken = Command::new("flock").args(["-n", &lock, "true"]).status().expect("util-linux");
+    assert!(taken.success(), "whoever started them has ended, and the lock is still held");
+}
+
 #[test]
 fn root_a_parameter_that_the_kernel_refuses_ends_up_and_leaves_nothing() {
     // Whether labs can be had at all.

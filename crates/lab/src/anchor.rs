@@ -28,9 +28,8 @@ use crate::{LabError, Program, lines, store};
 /// How often the counters are written for `lab status`, and the owner is looked for.
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 
-/// First step: a session and namespaces of its own, then process 1 in them.
+/// First step: namespaces of its own, then process 1 in them.
 pub(crate) fn run_starter(program: &Program, dir: &Path) -> Result<(), LabError> {
-    rustix::process::setsid().map_err(|error| sys::SyscallError::new("setsid", "lab", error))?;
     let own_user_namespace = !may_make_namespaces();
     if own_user_namespace {
         namespace::unshare_user().map_err(|error| LabError::NotPermitted {

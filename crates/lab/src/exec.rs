@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use rustix::event::{PollFd, PollFlags};
-use sys::process::{ChildStart, SignalReader, leave_open_for_children, start_child_as};
+use sys::process::{ChildStart, SignalReader, leave_open_for_children, start_child_as, start_daemon};
 
 use crate::{Lab, LabError, Program};
 
@@ -154,21 +154,22 @@ impl Lab {
         };
         let (control_reader, control) = pipe()?;
         let (status, status_writer) = pipe()?;
-        for fd in [network.as_fd(), control_reader.as_fd(), status_writer.as_fd()] {
-            leave_open_for_children(&fd)?;
-        }
+        let fds = [network.as_fd(), control_reader.as_fd(), status_writer.as_fd()];
         let mut command = program.command("guest");
-        for fd in [network.as_fd(), control_reader.as_fd(), status_writer.as_fd()] {
-            command.arg(fd.as_raw_fd().to_string());
-        }
+        command.args(fds.map(|fd| fd.as_raw_fd().to_string()));
         command.arg(self.dir.path()).arg(host).arg("--").args(argv);
-        let own_session = attachment == Attachment::Detached;
-        if own_session {
+        let is_detached = attachment == Attachment::Detached;
+        if is_detached {
             let output = self.dir.append(&detached_log_name(host))?;
             let errors = output.try_clone().map_err(LabError::state("open", self.dir.path()))?;
             command.stdin(Stdio::null()).stdout(output).stderr(errors);
+            start_daemon(&mut command, fds.map(|fd| fd.as_raw_fd()).to_vec());
+        } else {
+            for fd in fds {
+                leave_open_for_children(&fd)?;
+            }
+            start_child_as(&mut command, ChildStart::default());
         }
-        start_child_as(&mut command, ChildStart { dies_with_parent: false, own_session });
         sys::namespace::enter_user_and_process_ids(
             self.anchor.as_fd(),
             self.state.own_user_namespace,
@@ -178,7 +179,7 @@ impl Lab {
             source,
         })?;
         let mut control = File::from(control);
-        if own_session {
+        if is_detached {
             // 0 is no signal: from here on the end of the pipe means nothing.
             control.write_all(&[0]).map_err(LabError::state("write", "control pipe"))?;
         }

@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &[OsString]) -> u8 {
             }
             // What a program keeps here goes with the lab.
             command.env("CLEARSTREAM_LAB_DIR", dir);
-            start_child_as(&mut command, ChildStart { dies_with_parent: true, own_session: false });
+            start_child_as(&mut command, ChildStart { dies_with_parent: true });
             let name = program.to_string_lossy();
             let child = command.spawn().map_err(|error| refusal(&name, &error))?;
             let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

@@ -361,6 +361,7 @@ fn start_anchor(
     let log = dir.create("log")?;
     let mut command = program.command("starter");
     command.arg(dir.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    sys::process::start_daemon(&mut command, Vec::new());
     let mut starter = command.spawn().map_err(|source| LabError::Spawn {
         program: command.get_program().to_string_lossy().into_owned(),
         source,

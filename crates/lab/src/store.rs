@@ -321,7 +321,7 @@ impl Part {
 /// Starts a program of the file system; what it says goes to the keeper's log.
 fn spawn(command: &mut Command) -> Result<Child, LabError> {
     command.stdin(Stdio::null()).stdout(io::stderr());
-    start_child_as(command, ChildStart { dies_with_parent: true, own_session: false });
+    start_child_as(command, ChildStart { dies_with_parent: true });
     command.spawn().map_err(|source| LabError::Spawn {
         program: command.get_program().to_string_lossy().into_owned(),
         source,

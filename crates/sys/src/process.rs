@@ -47,8 +47,6 @@ pub struct ChildStart {
     /// SIGKILL for the child when the thread that started it ends, also if it has ended before the
     /// child could ask for that. (A child in another process-id namespace cannot tell the latter.)
     pub dies_with_parent: bool,
-    /// A session of its own: no terminal, no signals from one.
-    pub own_session: bool,
 }
 
 /// Has `command`'s child start as `start` says, with no signal blocked.
@@ -56,11 +54,31 @@ pub fn start_child_as(command: &mut Command, start: ChildStart) -> &mut Command 
     start_child_of(command, start, rustix::process::getpid())
 }
 
+/// Has `command`'s child start in a session of its own, without a terminal or signals from one, with no signal
+/// blocked, and with no descriptor but the standard ones and `inherited`: a lock or a pipe of whoever called
+/// this program must not stay held for as long as the child lives. (It does with a kernel before 5.11.)
+///
+/// `inherited` are descriptors of this process that stay open until the child has started.
+pub fn start_daemon(command: &mut Command, inherited: Vec<i32>) -> &mut Command {
+    let prepare = move || {
+        rustix::process::setsid()?;
+        // SAFETY: what is marked is closed by exec only; a kernel that lacks the call or the flag refuses it.
+        unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+        for number in &inherited {
+            // SAFETY: sets a flag of a descriptor that the caller holds open.
+            if unsafe { libc::fcntl(*number, libc::F_SETFD, 0) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        set_mask(libc::SIG_SETMASK, &empty_set())
+    };
+    // SAFETY: `prepare` runs between fork and exec and makes only async-signal-safe system calls; it
+    // allocates nothing and touches no lock (its errors hold a number).
+    unsafe { command.pre_exec(prepare) }
+}
+
 fn start_child_of(command: &mut Command, start: ChildStart, parent: Pid) -> &mut Command {
     let prepare = move || {
-        if start.own_session {
-            rustix::process::setsid()?;
-        }
         if start.dies_with_parent {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             // A parent that ended before the line above sends nothing: somebody else has adopted us.
@@ -70,7 +88,7 @@ fn start_child_of(command: &mut Command, start: ChildStart, parent: Pid) -> &mut
         }
         set_mask(libc::SIG_SETMASK, &empty_set())
     };
-    // SAFETY: `prepare` runs between fork and exec and makes five async-signal-safe system calls;
+    // SAFETY: `prepare` runs between fork and exec and makes four async-signal-safe system calls;
     // it allocates nothing and touches no lock (its errors hold a number).
     unsafe { command.pre_exec(prepare) }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
-use sys::process::{ChildStart, start_child_as};
+use sys::process::start_daemon;
 
 use crate::VmError;
 use crate::keeper::{Answer, Orders};
@@ -328,7 +328,7 @@ fn start_keeper(folder: &MachineFolder, parent: &Path, start: Start<'_>) -> Resu
     command.arg0("clearstream").args(&start.program.arguments);
     command.arg(parent).arg(&start.config.name);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-    start_child_as(&mut command, ChildStart { dies_with_parent: false, own_session: true });
+    start_daemon(&mut command, Vec::new());
     let mut keeper = command.spawn().map_err(VmError::file("start", start.program.path.clone()))?;
     let answer = keeper.stdout.take().map(read_line).unwrap_or_default();
     match serde_json::from_slice(&answer) {

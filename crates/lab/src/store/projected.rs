@@ -109,7 +109,7 @@ fn serve(connection: TcpStream) -> io::Result<()> {
     let (input, output): (OwnedFd, OwnedFd) = (connection.try_clone()?.into(), connection.into());
     let mut command = Command::new(server().unwrap_or("sftp-server"));
     command.stdin(input).stdout(output).stderr(Stdio::null());
-    start_child_as(&mut command, ChildStart { dies_with_parent: true, own_session: false });
+    start_child_as(&mut command, ChildStart { dies_with_parent: true });
     let mut child = command.spawn()?;
     thread::Builder::new().spawn(move || child.wait())?;
     Ok(())

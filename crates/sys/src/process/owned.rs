@@ -90,7 +90,7 @@ impl Owned {
     /// # Errors
     /// It cannot be started; the message names the program.
     pub fn start(command: &mut Command, ending: Ending) -> io::Result<Self> {
-        start_child_as(command, ChildStart { dies_with_parent: true, own_session: false });
+        start_child_as(command, ChildStart { dies_with_parent: true });
         if ending.group {
             command.process_group(0);
         }

@@ -39,7 +39,7 @@ pub(super) fn run(kind: Kind, call: &Call, words: &[String], json: bool) -> Verb
     let mut command = Command::new(env::current_exe().map_err(failed)?);
     command.arg(kind.name()).arg(format!("{OPTION}={}", far.as_raw_fd()));
     command.arg(typed::option()).args(json.then_some("--json")).args(words);
-    let start = ChildStart { dies_with_parent: true, own_session: false };
+    let start = ChildStart { dies_with_parent: true };
     let mut child = start_child_as(&mut command, start).spawn().map_err(failed)?;
     drop(far);
     near.set_read_timeout(Some(LOOK_EVERY)).map_err(failed)?;

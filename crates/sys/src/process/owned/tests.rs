@@ -143,7 +143,7 @@ fn a_child_ends_with_the_thread_that_started_it() {
 
 #[test]
 fn a_child_whose_parent_ended_before_it_asked_does_not_start() {
-    let start = ChildStart { dies_with_parent: true, own_session: false };
+    let start = ChildStart { dies_with_parent: true };
     let (mut own, mut other) = (shell("true"), shell("true"));
     let parent = rustix::process::getpid();
     assert!(super::super::start_child_of(&mut own, start, parent).status().unwrap().success());
