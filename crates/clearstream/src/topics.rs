@@ -195,7 +195,7 @@ mod tests {
         const REQUESTS: [&str; 10] =
             [".TH ", ".SH ", ".SS ", ".PP", ".nf", ".fi", ".IP ", ".RS", ".RE", ".TP"];
         for topic in &TOPICS {
-            let text = page(topic, "1");
+            let text = page(topic, "1", &[]);
             for line in text.lines().filter(|line| line.starts_with(['.', '\''])) {
                 assert!(REQUESTS.iter().any(|known| line.starts_with(known)), "{line}");
             }

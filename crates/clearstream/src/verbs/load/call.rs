@@ -1,7 +1,6 @@
 //! Our own options of `io` and `meta`. They all have long names, so that they cannot be confused with
 //! IOR's or mdtest's.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,10 +8,7 @@ use super::Kind;
 use super::apart;
 use super::joined::GatewaysCall;
 use super::seat::Seats;
-use crate::VerbResult;
-use crate::exit::Exit;
 use crate::gates::GateOptions;
-use crate::out;
 use crate::typed;
 use crate::verbs::options::duration;
 
@@ -180,14 +176,13 @@ fn depth(value: &str) -> Result<u32, String> {
     (1..=sys::file_ring::DEPTH_MAX).contains(&number).then_some(number).ok_or_else(wrong)
 }
 
-/// Prints help on our own options and those of `kind`.
-pub(super) fn help(kind: Kind) -> VerbResult {
+/// Help on the options of `kind`, IOR's or mdtest's, and on our own.
+pub(crate) fn help(kind: Kind) -> String {
     let text = match kind {
         Kind::Io => IO_HELP,
         Kind::Meta => META_HELP,
     };
-    write!(out::stdout(), "{text}{OWN_HELP}")?;
-    Ok(Exit::Ok)
+    format!("{text}{OWN_HELP}")
 }
 
 const IO_HELP: &str = "\
