@@ -139,7 +139,8 @@ fn render(command: Command, page: &mut Vec<u8>) -> io::Result<()> {
     if has_actions {
         let mut commands = Vec::new();
         man.render_subcommands_section(&mut commands)?;
-        let commands = String::from_utf8_lossy(&commands).replace(".SH SUBCOMMANDS", ".SH COMMANDS");
+        let commands =
+            String::from_utf8_lossy(&commands).replace(".SH SUBCOMMANDS", ".SH COMMANDS");
         page.extend_from_slice(commands.as_bytes());
     }
     for section in [

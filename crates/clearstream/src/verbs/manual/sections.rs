@@ -135,10 +135,7 @@ const SEE_ALSO: [(&str, &str); 25] = [
         "clearstream-explain(1) clearstream-compare(1) clearstream-report(1) clearstream-tune(1) \
          clearstream-results(5) clearstream-gates(7) clearstream-limits(7)",
     ),
-    (
-        "clearstream-place",
-        "clearstream-run(1) clearstream-test(1) clearstream-topo(1) taskset(1)",
-    ),
+    ("clearstream-place", "clearstream-run(1) clearstream-test(1) clearstream-topo(1) taskset(1)"),
     ("clearstream-run", "clearstream-place(1) taskset(1)"),
     (
         "clearstream-explain",
@@ -188,10 +185,7 @@ const SEE_ALSO: [(&str, &str); 25] = [
         "clearstream-lab",
         "clearstream-gateway(1) clearstream-vm(1) clearstream-lab-file(5) network_namespaces(7)",
     ),
-    (
-        "clearstream-reproduce",
-        "clearstream-lab(1) clearstream-report(1) clearstream-results(5)",
-    ),
+    ("clearstream-reproduce", "clearstream-lab(1) clearstream-report(1) clearstream-results(5)"),
     (
         "clearstream-gateway",
         "clearstream-lab(1) clearstream-plan-file(5) clearstream-gateways(7) ip-nexthop(8) \
