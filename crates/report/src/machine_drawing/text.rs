@@ -36,7 +36,7 @@ pub(super) fn draw(machine: &Machine, ceilings: &[NicCeilings], columns: usize) 
         page.line(&format!("offline, place unknown: {}", list(&numbers)));
     }
     if machine.cores.iter().any(|core| !core.is_online || !core.is_usable || core.is_isolated) {
-        page.line("core marks: -off  (not ours)  isolated!");
+        page.line("core marks: -off  (not usable)  isolated!");
     }
     smaller_caches(&mut page, machine);
     steering_of_cores(&mut page, machine);
