@@ -192,7 +192,7 @@ Usage: mpirun -n N clearstream io IOR-OPTIONS
        clearstream io --ranks N [--hosts A,B] -- IOR-OPTIONS
        clearstream io --threads N -- IOR-OPTIONS
        clearstream io --ranks 2 --hosts A,B --locks DIR
-                      test whether file locks exclude other clients (works, refused, local only);
+                      test whether file locks exclude other clients (works, refused, local only, broken);
                       DIR1@DIR2 if the ranks have the file system at different places
 
 Examples:
