@@ -37,8 +37,8 @@ use device::Settings;
     itself needs neither. TAP devices pass super-segments without splitting them, and VLAN tags\n\
     unchanged.\n\n\
     A port of type xdp takes a queue of a device away from the host's stack (AF_XDP) and returns it\n\
-    when the port is removed; `port list` shows whether the kernel copies frames. The port does not see\n\
-    VLAN tags that the device strips and checksums that it leaves to offload: use ethtool -K DEV\n\
+    when the port is removed; `port list` shows whether the kernel copies frames. The port does not\n\
+    see VLAN tags that the device strips and checksums that it leaves to offload: use ethtool -K DEV\n\
     rxvlan off, and at the other end of a veth pair ethtool -K DEV tx off txvlan off.\n\n\
     A port of type vhost-user belongs to a guest. QEMU connects to its socket and shares the guest's\n\
     memory:\n  \
