@@ -204,7 +204,8 @@ mod tests {
 
     #[test]
     fn links_to_topics_become_commands() {
-        let text = "See [dve.md](dve.md), [the rules](dve.md#lexical-rules) and [dve.md.txt](dve.md.txt).";
+        let text =
+            "See [dve.md](dve.md), [the rules](dve.md#lexical-rules) and [dve.md.txt](dve.md.txt).";
         assert_eq!(
             with_command(text, "dve.md", "`x`"),
             "See `x`, the rules, `x` and [dve.md.txt](dve.md.txt)."
