@@ -219,7 +219,7 @@ fn an_unseen_far_end_is_hatched_with_its_reason() {
     let page = page(&synthetic::unseen());
     for text in [
         "card unseen",
-        "not seen",
+        "not observed",
         "a stock iperf3 server does not tell",
         "far host not observed (iperf3)",
         "not complete: 1 of 4 runs failed",
