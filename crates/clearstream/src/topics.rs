@@ -122,8 +122,7 @@ impl Topic {
         let mut text = self.own_parts();
         // A file's whole document comes after the topic that is a part of it.
         for topic in TOPICS.iter().filter(|topic| topic.parts.is_empty()) {
-            let (file, command) = (topic.file, format!("`clearstream help {}`", topic.name));
-            text = text.replace(&format!("[{file}]({file})"), &command);
+            text = with_command(&text, topic.file, &format!("`clearstream help {}`", topic.name));
         }
         text
     }
@@ -153,6 +152,30 @@ impl Topic {
     }
 }
 
+/// `text` with `command` in place of links to `file` or a heading in it. A label other than the file's name stays.
+fn with_command(text: &str, file: &str, command: &str) -> String {
+    let target = format!("]({file}");
+    let (mut replaced, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(&target) {
+        let (before, after) = (&rest[..at], &rest[at + target.len()..]);
+        let link = before.rfind('[').zip(after.find(')'));
+        let is_link = after.starts_with([')', '#']);
+        let Some((open, close)) = link.filter(|_| is_link) else {
+            replaced.push_str(&rest[..at + target.len()]);
+            rest = after;
+            continue;
+        };
+        replaced.push_str(&before[..open]);
+        let label = &before[open + 1..];
+        if label != file {
+            replaced.push_str(&format!("{label}, "));
+        }
+        replaced.push_str(command);
+        rest = &after[close + 1..];
+    }
+    replaced + rest
+}
+
 /// The list of topics at the end of `clearstream help`.
 pub(crate) fn list() -> String {
     let one = |name: &str, about: &str| format!("  {name:<17} {about}\n");
@@ -180,6 +203,18 @@ mod tests {
     }
 
     #[test]
+    fn links_to_topics_become_commands() {
+        let text =
+            "See [dve.md](dve.md), [the rules](dve.md#lexical-rules) and [dve.md.txt](dve.md.txt).";
+        assert_eq!(
+            with_command(text, "dve.md", "`x`"),
+            "See `x`, the rules, `x` and [dve.md.txt](dve.md.txt)."
+        );
+        let dve = Topic::named("dve").map(Topic::markdown).unwrap_or_default();
+        assert!(!dve.contains("checking.md"), "{dve}");
+    }
+
+    #[test]
     fn no_line_of_a_topic_is_wider_than_a_terminal_of_100_columns() {
         for topic in &TOPICS {
             let in_code = |line: &&str| line.starts_with("    ");
@@ -195,7 +230,7 @@ mod tests {
         const REQUESTS: [&str; 10] =
             [".TH ", ".SH ", ".SS ", ".PP", ".nf", ".fi", ".IP ", ".RS", ".RE", ".TP"];
         for topic in &TOPICS {
-            let text = page(topic, "1");
+            let text = page(topic, "1", &[]);
             for line in text.lines().filter(|line| line.starts_with(['.', '\''])) {
                 assert!(REQUESTS.iter().any(|known| line.starts_with(known)), "{line}");
             }

@@ -80,14 +80,17 @@ pub(crate) enum Verb {
     /// Check a DVE model: deadlocks, assertions, LTL.
     Check(check::CheckArgs),
     /// Write and read files by many ranks at once, with IOR's command line.
+    #[command(after_help = load::help(load::Kind::Io))]
     Io(load::LoadArgs),
     /// Create, stat and remove files by many ranks at once, with mdtest's command line.
+    #[command(after_help = load::help(load::Kind::Meta))]
     Meta(load::LoadArgs),
     /// Write an offline HTML report from a results file.
     Report(report::ReportArgs),
     /// Change host settings that limit a path; undo the changes exactly.
     Tune(tune::TuneArgs),
     /// iperf3's own flags, units, output and JSON.
+    #[command(after_help = ::iperf3::options::help())]
     Iperf3(iperf3::Iperf3Args),
     /// Explain a command, or a topic: limits, files, exit codes.
     Help(help::HelpArgs),

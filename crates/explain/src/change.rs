@@ -221,7 +221,7 @@ fn udp_at_rate(spec: &TestSpec, bits_per_s: f64, datagram_bytes: u32) -> TestSpe
     }
 }
 
-/// The same the other way, as single packets: bursts would overflow the queue of a slow way back.
+/// The same the other way, as single packets: bursts would overflow the queue of a slow return path.
 fn udp_against(spec: &TestSpec, bits_per_s: f64, datagram_bytes: u32) -> TestSpec {
     let direction = match spec.direction {
         Direction::Forward => Direction::Reverse,

@@ -22,7 +22,7 @@ use crate::verdict;
 pub(crate) const PAGE: &str = "
 # UDP
 
-A document whose tests are all UDP gets its verdict from where datagrams were lost. Every one is accounted for,
+If all tests of a document are UDP, the verdict says where datagrams were lost. Every lost datagram is attributed to a place,
 and the place that lost most is named with its counter; no experiment confirms it.
 
 | lost at | counter | verdict |
@@ -30,23 +30,23 @@ and the place that lost most is named with its counter; no experiment confirms i
 | the sender's queueing discipline | drops of its root qdiscs | `qdisc` |
 | the sender's device | `tx_dropped`, `tx_errors` | `link-rate` |
 | the path | lost, and counted by neither end | `shaper`, or `loss` |
-| the receiver's device | `rx_dropped`, `rx_errors`, over-runs | `ring-overrun` |
+| the receiver's device | `rx_dropped`, `rx_errors`, overruns | `ring-overrun` |
 | the receiver's backlog | `dropped` of `/proc/net/softnet_stat` | `softnet-backlog` |
 | the receiver's socket buffer | `SO_RXQ_OVFL`, else `Udp.RcvbufErrors` | `receiver-core` where the reading thread ran 85% of the time, else `receiving-application` |
 
-A loss on the path is a rate limit's or random, which one rate alone cannot tell. Of two rates at least 1.25 times
-apart, a rate limit delivers the same of both, or loses at the lower one at most 0.35 of the higher one's share;
-random loss takes at least 0.6 of it, and the two shares must differ by no more than 3 standard deviations of their
+A loss on the path is caused by a rate limit or is random; tests at a single rate cannot distinguish the two. If two rates are at least
+1.25 times apart, a rate limit delivers the same rate at both, or the share lost at the lower rate is at most 0.35 of that at the higher rate.
+Random loss at the lower rate is at least 0.6 of that share, and the two shares must differ by no more than 3 standard deviations of their
 counts. A lower rate counts if it sent enough to lose 30 datagrams at the higher one's share. `clearstream explain
-FILE OTHER …` compares the tests of all files, repeats of one test together, and says why one does not decide. A
+FILE OTHER …` compares the tests of all files, repeats of one test together, and gives the reason if a test does not decide. A
 shaper, a policer and a slower link look alike to UDP, so each is named `shaper`; its rate is at least the most that
 any of the tests delivered.
 
-Only a gap in the sequence and a drop at the receiver's socket are known losses. What is missing behind the last
-arrival may be lost or still in a queue. Up to a quarter second of sending is usual. More is reported, and named
-`shaper` if the rest arrived, because a long queue in front of a slower link has this effect.
+Only gaps in the sequence and drops at the receiver's socket are known losses. Datagrams that were sent after the last one that arrived
+may be lost or still in a queue. Up to a quarter second of sending is usual. A larger amount is reported, and named
+`shaper` if the others arrived, because a long queue in front of a slower link has this effect.
 
-More datagrams received or lost than sent, beyond a quarter second of sending, contradict each other: then no place is
+If more datagrams were received or lost than sent, by more than a quarter second of sending, the counts contradict each other, and no place is
 named.
 ";
 

@@ -40,7 +40,7 @@ pub(crate) const PAGES: [FilesPage; 5] = [
         rows: [
             (
                 "Mechanism",
-                "A client's page cache, or one of a host that forwards file operations, answers without contacting a server. The figure is the cache's, not the file system's.",
+                "A client's page cache, or one of a host that forwards file operations, answers without contacting a server. The measured rate is that of the cache, not of the file system.",
             ),
             (
                 "Evidence",
@@ -74,7 +74,7 @@ pub(crate) const PAGES: [FilesPage; 5] = [
     },
     FilesPage {
         limit: Limit::FewFlows,
-        title: "too few flows for so many gateways",
+        title: "too few flows for the number of gateways",
         rows: [
             (
                 "Mechanism",
@@ -95,7 +95,7 @@ pub(crate) const PAGES: [FilesPage; 5] = [
         limit: Limit::StorageServer,
         title: "a server",
         rows: [
-            ("Mechanism", "A server has no time left."),
+            ("Mechanism", "A server has no processor time left."),
             ("Evidence", "A core of a server without idle time."),
             ("Against it", "Its cores have time, or are those of the clients."),
             ("Advice", "More servers, or files spread over more of them."),
@@ -107,7 +107,7 @@ pub(crate) const PAGES: [FilesPage; 5] = [
         rows: [
             (
                 "Mechanism",
-                "The client of the file system, or the application, has no time left on the core it runs on.",
+                "The client of the file system, or the application, has no processor time left on the core it runs on.",
             ),
             ("Evidence", "A core of a client without idle time."),
             ("Against it", "Its cores have time, or are those of the servers."),
@@ -119,11 +119,11 @@ pub(crate) const PAGES: [FilesPage; 5] = [
 /// The sections of `docs/limits.md` about files.
 pub(crate) fn pages() -> String {
     let mut text = String::from(
-        "\n# The limits of file-system load\n\n`clearstream explain` names one of these for results of \
-         `clearstream io` and `meta` that were joined with a gateway plan (`--gateways`). No experiment confirms \
-         them; the advice says what would. `clearstream explain BEFORE --after AFTER` then judges that change: lower \
-         rates beyond the noise confirm a cache that answers no longer, higher ones any other limit that was lifted. \
-         The sizes are not judged, as nothing predicts them.\n",
+        "\n# Limits of file-system load\n\n`clearstream explain` names one of these for results of \
+         `clearstream io` and `meta` that have the counters of gateways (`--gateways`). No experiment confirms \
+         them; the advice says what would. `clearstream explain BEFORE --after AFTER` then judges that change: rates \
+         that are lower beyond the noise confirm a cache that no longer answers, higher rates confirm any other limit. \
+         The size of the change is not judged, as nothing predicts it.\n",
     );
     for page in &PAGES {
         write!(text, "\n## `{}`: {}\n\n| | |\n|---|---|\n", page.limit.name(), page.title).ok();

@@ -35,21 +35,21 @@ const PREFACE: &str = "\
 # The limits
 
 The verdict of `clearstream path` (`.verdict.limit`) is one of the limits on this page, with the end at which it lies. An
-experiment that changes this one thing then tries to refute the verdict. Every limit is scored from 0 to 1 by how well the
-measured figures fit its mechanism. Limits with a score of at least 0.35 are candidates: the highest score is tested first; if it is
+experiment that changes only this limit then tries to refute the verdict. Every limit is scored from 0 to 1 by how well the
+measured figures fit its mechanism. Limits with a score of at least 0.35 are candidates: the one with the highest score is tested first; if it is
 refuted, the next one is tested, up to three. Without candidates, the limit with the highest score is tested if that is at least 0.2, and
 named only if its experiment confirms it. Figures that were not measured are not used. This page is generated from
-the table of limits, and a test compares the two.
+the program's table of limits, and a test compares the two.
 
-Three rules apply to all of them:
+Three rules apply to all limits:
 
 - *The stage that never sleeps is the slowest.* A thread that always runs, or waits for its core, finds
   its socket ready every time, so everything else waits for that thread. A busy core alone proves nothing.
 - *TCP records why it waits.* The kernel counts the time during which a connection was limited by the
   receiver's window and by the send buffer. The rest of the time, the congestion window, the path or a core was the
   limit.
-- *A queue looks like a window.* Where a queue stands on the path, every window is full and
-  window / RTT holds at any rate. Windows are therefore judged by the round-trip time of the idle path.
+- *A queue looks like a window.* If packets wait in a queue on the path, every window is full and
+  throughput equals window / RTT at any rate. Windows are therefore judged by the round-trip time of the idle path.
 
 An experiment has one of three outcomes:
 
@@ -58,11 +58,11 @@ An experiment has one of three outcomes:
 - *refuted*: the measurement lies outside the range that the limit predicts;
 - *inconclusive*: the change was not made, the noise is larger than its effect, a rival predicts the
   same, or something else that the limit predicts was not observed: a smaller window is not full, less data in flight gives
-  more retransmissions, the threads of a full core sleep afterwards, or a change that should have helped did harm. So is a
-  larger buffer that carries less because another window, which had room, is full.
+  more retransmissions, the threads of a full core sleep afterwards, or a change that should have helped did harm. The outcome is
+  also inconclusive if throughput is lower with a larger buffer because another window, which had room before, is full.
 
-A rival is another limit whose score is at least half of the first candidate's (a third, where no limit reaches 0.35 and the most
-likely one is tested nevertheless). Of a limit's experiments, those that exclude most rivals run first. If a
+A rival is another limit whose score is at least half of the first candidate's (a third, if no limit reaches 0.35 and the most
+likely one is tested nevertheless). Of a limit's experiments, those that exclude the most rivals run first. If a
 rival remains, the verdict names both. The prediction is stored with each point before it is measured
 (`varied.predicted_…` in the results), and the verdict holds its bounds, the measurement, and what the rival predicted.
 
@@ -72,6 +72,6 @@ A gain counts if it is larger than 4% and larger than the spread of the repeats 
 const CODA: &str = "
 ## `none-found`: nothing measured explains the figure
 
-No limit reaches a score of 0.35, or experiments refuted all that did. The verdict lists each
-limit with the reason why it was ruled out; a path that the figures do not explain gets no limit.
+No limit reaches a score of 0.35, or experiments refuted all limits that did. The verdict then lists each
+limit with the reason why it was ruled out, and names none.
 ";

@@ -24,19 +24,19 @@ const EXIT_MIN_US: u64 = 2;
 
 /// The section of `docs/limits.md` about request-response tests.
 pub(crate) const PAGE: &str = "
-# Requests and answers
+# Requests and responses
 
-A document whose tests are all requests and answers gets a verdict on what its median round trip is made of. The
-largest part is named if it takes a quarter of the median; what no counter shows is attributed to the wire and the stacks. No
-experiment confirms it.
+If all tests of a document are request/response tests, the verdict says what the median round trip consists of. The
+largest part is named if it is at least a quarter of the median; time that no counter shows is attributed to the wire and the stacks. No
+experiment confirms the verdict.
 
 | part | from | verdict |
 |---|---|---|
 | waiting for a core, at either end | run delay of the test's threads (`/proc/PID/schedstat`), for each transaction | `scheduler` |
 | leaving idle states, at either end | exit latency of the states that the threads' and interrupts' cores entered, at most once per transaction | `idle-states` |
 | the threads' own work, at either end | processor time of the test's threads, for each transaction | `none-found` |
-| waiting for an interrupt, at either end | `rx-usecs` (`ethtool -c`) where the driver does not adapt it, or `gro_flush_timeout` where `napi_defer_hard_irqs` masks interrupts: an upper bound, no longer than what the other parts leave | `interrupt-moderation` |
-| waiting behind others | what the rest of the round trip gained over the least loaded test of the document, or of the files given together | `receiver-core` where a thread of an end ran or waited for its core 85% of the time, else `queue` |
+| waiting for an interrupt, at either end | `rx-usecs` (`ethtool -c`) where the driver does not adapt it, or `gro_flush_timeout` where `napi_defer_hard_irqs` masks interrupts: an upper bound, at most what the other parts leave | `interrupt-moderation` |
+| waiting behind other requests or packets | the increase of the rest of the round trip over the least loaded test of the document, or of the files given together | `receiver-core` where a thread of an end ran or waited for its core 85% of the time, else `queue` |
 | the wire and both stacks | the rest; the shortest round trip is reported beside it | `none-found` |
 
 `clearstream explain LOADED IDLE` compares the same test under load and without: the one with the longer median is explained.

@@ -12,9 +12,9 @@ use crate::verdict;
 pub(crate) const PAGE: &str = "
 # Nothing arrived
 
-`mtu-black-hole` is named where TCP connects and small packets are answered, but no data arrives and the sender
-retransmits full segments without end: a router drops what is larger than its next link and does not say so (ICMP
-`fragmentation needed` is filtered), or a tunnel does. No experiment confirms it; `--mss 536` shows at once whether smaller
+`mtu-black-hole` is named if TCP connects and small packets are answered, but no data arrives and the sender
+retransmits full segments again and again: a router or a tunnel drops packets that are larger than its next link carries, and its ICMP error
+(`fragmentation needed`) is not sent or is filtered. No experiment confirms the verdict; a test with `--mss 536` shows whether smaller
 segments pass.
 ";
 

@@ -187,10 +187,10 @@ pub(crate) fn page() -> String {
 const PREFACE: &str = "
 ## Thresholds and weights
 
-Every number that decides something in a verdict, with its reason. A range is a figure's values over which confidence
-rises from 0 to 1; of symptoms whose standard error is known, several limits take the mean confidence over one such error
-to either side. Origin: *nature*, a protocol or a law; *instrument*, how exactly the figure is counted; *chosen*,
-set by hand, for the reason given. Those of the last table are set by the recorded cases of `testdata/planted`.
+These tables list every number that affects a verdict, with its reason. The *confidence* in a sign rises from 0 to 1 over the range that is given;
+if the standard error of a symptom is known, several limits use the mean confidence over one such error
+to either side. The origin of a number is *nature*: a protocol or a law; *instrument*: the precision with which the figure is counted; or *chosen*:
+set by hand, for the reason given. The numbers of the last table are set by the recorded cases of `testdata/planted`.
 ";
 
 #[cfg(test)]

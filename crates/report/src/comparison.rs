@@ -35,7 +35,7 @@ pub(crate) fn page(comparison: &Comparison) -> String {
     let left_open = comparison.a.not_recorded.iter().chain(&comparison.b.not_recorded);
     let tags: Vec<String> = cut_short
         .map(|why| format!("not complete: {}", show::clip(why, 160)))
-        .chain(left_open.map(|what| show::clip(&format!("{what}: taken as equal"), 160)))
+        .chain(left_open.map(|what| show::clip(&format!("{what}: assumed equal"), 160)))
         .collect();
     let header = page::banner(&subject, &about, &tags, page::contents(&sections));
     let title = format!("{subject} – ClearStream comparison");
@@ -79,13 +79,13 @@ fn card(comparison: &Comparison) -> Element {
     };
     let unlike = match comparison.unlike().count() {
         0 => String::new(),
-        1 => " Apart from them stands 1 figure of tests whose settings differ.".to_owned(),
-        many => format!(" Apart from them stand {many} figures of tests whose settings differ."),
+        1 => " 1 figure of tests whose settings differ is listed separately.".to_owned(),
+        many => format!(" {many} figures of tests whose settings differ are listed separately."),
     };
     let enough = match count(Outcome::TooFew) {
         0 => "all have enough repeats".to_owned(),
-        1 => "1 has too few repeats for any difference to be told".to_owned(),
-        many => format!("{many} have too few repeats for any difference to be told"),
+        1 => "1 has too few repeats to detect a difference".to_owned(),
+        many => format!("{many} have too few repeats to detect a difference"),
     };
     let lead = format!(
         "{} of the same work with the same settings compared; {enough}.{unlike}",

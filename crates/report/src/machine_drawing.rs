@@ -116,7 +116,7 @@ fn in_short(machine: &Machine) -> String {
         count(|core| core.is_isolated),
     );
     for (number, word) in
-        [(offline, "offline"), (unusable, "not ours to use"), (isolated, "isolated")]
+        [(offline, "offline"), (unusable, "not usable by this process"), (isolated, "isolated")]
     {
         if number > 0 {
             parts.push(format!("{number} {word}"));

@@ -180,7 +180,7 @@ fn header(digest: &Digest<'_>, contents: Element) -> Element {
     );
     if results.far().is_none() && results.check.is_none() && !load::is_one(results) {
         let peer = results.path.peer.as_deref().unwrap_or("far end");
-        tags.push(format!("far host not seen ({})", show::clip(peer, 40)));
+        tags.push(format!("far host not observed ({})", show::clip(peer, 40)));
     }
     banner(&subject(digest), &about, &tags, contents)
 }

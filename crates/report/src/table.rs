@@ -90,7 +90,7 @@ impl Table {
             .child(el("tbody").children(rows));
         let rest = (self.left_out_count > 0).then(|| {
             let rest = show::count(self.left_out_count as f64);
-            el("p").class("note").text(format!("and {rest} rows more, in the results file"))
+            el("p").class("note").text(format!("and {rest} more rows, in the results file"))
         });
         el("div")
             .class("scroll")

@@ -219,9 +219,9 @@ fn an_unseen_far_end_is_hatched_with_its_reason() {
     let page = page(&synthetic::unseen());
     for text in [
         "card unseen",
-        "not seen",
+        "not observed",
         "a stock iperf3 server does not tell",
-        "far host not seen (iperf3)",
+        "far host not observed (iperf3)",
         "not complete: 1 of 4 runs failed",
         "not confirmed by an experiment",
         "failed: geneva: connection refused",
@@ -476,7 +476,7 @@ fn empty_documents_have_a_page_too() {
     *results.near_mut() = results::HostFacts::default();
     let page = page(&results);
     assert_harmless(&page);
-    assert!(page.contains("No test of throughput ran."));
+    assert!(page.contains("No throughput test was run."));
 }
 
 /// Any cut and any exchange of values of a document that can still be read.

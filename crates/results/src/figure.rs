@@ -44,7 +44,7 @@ pub struct Figure {
     pub value: f64,
 }
 
-/// Unit of a figure. A reader keeps units that it does not know as [`Unit::Other`].
+/// Unit of a figure. A reader keeps units that it does not know unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -71,7 +71,7 @@ pub enum Unit {
     Count,
     /// A part of a whole, 0 to 1.
     Share,
-    /// Another unit, as it stands in the document.
+    /// Another unit, unchanged.
     #[serde(untagged)]
     Other(String),
 }

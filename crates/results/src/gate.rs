@@ -14,7 +14,7 @@ pub struct GateResult {
     /// The experiment or phase whose figure was judged; absent for the run as a whole.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub experiment: Option<String>,
-    /// Name of the figure, as in [`crate::TestOutcome::figures`]; absent where none was judged.
+    /// Name of the figure, as in `figures` of a point's outcome; absent where none was judged.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub figure: Option<String>,
     /// The required value, in the figure's unit.

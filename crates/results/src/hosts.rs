@@ -26,7 +26,7 @@ pub struct Host {
     pub facts: HostFacts,
 }
 
-/// What a host is there for. A reader keeps roles that it does not know as [`Role::Other`].
+/// Role of a host in a run. A reader keeps roles that it does not know unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

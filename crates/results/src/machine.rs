@@ -123,7 +123,7 @@ pub struct MemoryNode {
     /// Its memory, bytes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub memory_bytes: Option<u64>,
-    /// Distance to each online node in the order of [`Machine::nodes`]; 10 is itself (ACPI SLIT).
+    /// Distance to each online node in the order of `nodes`; 10 is the node itself (ACPI SLIT).
     #[serde(default)]
     pub distances: Vec<u32>,
 }
@@ -182,7 +182,7 @@ pub struct Nic {
     /// Interrupt coalescing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub coalescing: Option<Coalescing>,
-    /// How often each receive queue stands in the RSS indirection table.
+    /// Number of entries of each receive queue in the RSS indirection table.
     #[serde(default)]
     pub rss_spread: Vec<u32>,
     /// Offloads, on or off: `tcp-segmentation-offload`, `generic-receive-offload`.

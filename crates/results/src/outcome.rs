@@ -32,8 +32,7 @@ pub struct TestOutcome {
     /// Round trips, for work that measures nothing else.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub round_trips: Option<LatencySummary>,
-    /// The accounts of the hosts; that of a peer that cannot tell is missing (see
-    /// `Results::absent`).
+    /// The accounts of the hosts; that of a peer that reports none is missing (see `absent` of the document).
     #[serde(default)]
     pub hosts: Vec<HostAccount>,
     /// What the hosts of a gateway plan carried meanwhile.
@@ -67,7 +66,7 @@ impl TestOutcome {
 /// One host's account of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostAccount {
-    /// Name of the host, as in [`crate::Results::hosts`].
+    /// Name of the host, as in `hosts` of the document.
     pub host: String,
     /// Its streams, cores and counters.
     pub account: EndReport,

@@ -48,7 +48,7 @@ pub enum SendPath {
     Copy,
     /// `sendfile(2)` from a file in memory: pages are referenced, not copied.
     Sendfile,
-    /// `MSG_ZEROCOPY`; the share that really was is in [`crate::ZeroCopyShare`].
+    /// `MSG_ZEROCOPY`; `zero_copy` of each stream has the share that was really not copied.
     Zerocopy,
 }
 

@@ -199,7 +199,7 @@ pub struct TcpSummary {
     /// Path MTU the kernel assumes, bytes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path_mtu_bytes: Option<u32>,
-    /// Segments sent and received on this connection.
+    /// Segments sent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub segments_out_count: Option<u64>,
     /// Segments received.

@@ -73,13 +73,13 @@ pub enum Limit {
     EcnMarks,
     /// Packets arrive out of order and are considered lost.
     Reordering,
-    /// The way back carries fewer acknowledgements than the sender needs.
+    /// The return path carries fewer acknowledgements than the sender needs.
     ReturnPath,
     /// A cache answered file operations: the figure is not the file system's.
     FileCache,
     /// A gateway between clients and servers of a file system.
     Gateway,
-    /// Too few flows of file operations for so many gateways.
+    /// Too few flows of file operations for the number of gateways.
     FewFlows,
     /// A server of a file system.
     StorageServer,

@@ -10,9 +10,8 @@ use serde_json::{Map, Value};
 use crate::hosts::{FAR, NEAR};
 use crate::spec::{Direction, Protocol, TestSpec};
 
-/// What was asked of the hosts in one point. `kind` tells the kinds apart; later versions add kinds
-/// (failover), and a reader keeps those that it does not
-/// know as [`Work::Other`].
+/// The work that was requested of the hosts in one point. `kind` distinguishes the kinds; later versions add kinds, and a
+/// reader keeps those that it does not know unchanged.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -35,7 +34,7 @@ pub enum Work {
     FileLocks(FileLocksWork),
     /// Messages between the ranks of an MPI job.
     Messages(MessagesWork),
-    /// A kind of a later version, as it stands in the document.
+    /// A kind of a later version, unchanged.
     #[serde(untagged)]
     Other(Map<String, Value>),
 }
@@ -45,7 +44,7 @@ pub enum Work {
 pub struct FramesWork {
     /// Length of a frame without preamble and checksum, bytes.
     pub frame_bytes: u32,
-    /// Only slots are handed over: nobody writes or reads the frames' bytes.
+    /// Only slots are passed on: no program writes or reads the frames' bytes.
     pub slots_only: bool,
     /// What lies between the ports: `pipe`, `switch`.
     pub through: String,
@@ -144,7 +143,7 @@ pub struct MessagesWork {
 /// One process that did a part of a point's work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Worker {
-    /// Name of the host, as in [`crate::Results::hosts`].
+    /// Name of the host, as in `hosts` of the document.
     pub host: String,
     /// Its part: `send`, `receive`, `ask`, `answer`, `forward`, `search`, `rank`.
     pub part: String,

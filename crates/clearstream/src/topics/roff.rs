@@ -7,8 +7,8 @@ use super::{TOPICS, Topic, blocks};
 /// Columns of a table in a man page: 80 less the indentation.
 const COLUMNS: usize = 72;
 
-/// A topic's man page in roff.
-pub(crate) fn page(topic: &Topic, version: &str) -> String {
+/// A topic's man page in roff. `verbs` are the pages of the commands that it belongs to.
+pub(crate) fn page(topic: &Topic, version: &str, verbs: &[String]) -> String {
     let name = topic.page_name();
     let title = name.to_uppercase();
     let mut text = format!(
@@ -23,10 +23,12 @@ pub(crate) fn page(topic: &Topic, version: &str) -> String {
     for block in blocks.iter().skip(1) {
         set(block, &mut text);
     }
-    let others = TOPICS.iter().filter(|other| other.name != topic.name);
-    let others = others.map(|other| format!("{}({})", escaped(&other.page_name()), other.section));
-    let others: Vec<String> = others.collect();
-    text.push_str(&format!(".SH SEE ALSO\nclearstream(1), {}\n", others.join(", ")));
+    let mut pages = vec!["clearstream(1)".to_owned()];
+    pages.extend_from_slice(verbs);
+    // A topic of no command in particular refers to all others.
+    let others = TOPICS.iter().filter(|other| verbs.is_empty() && other.name != topic.name);
+    pages.extend(others.map(|other| format!("{}({})", other.page_name(), other.section)));
+    text.push_str(&format!(".SH SEE ALSO\n{}\n", escaped(&pages.join(", "))));
     text
 }
 

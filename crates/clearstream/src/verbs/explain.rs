@@ -27,13 +27,13 @@ use crate::verdict_text::{self, Detail};
     clearstream explain flow.pcap\n  clearstream explain udp-at-100m.json udp-at-50m.json\n  \
     clearstream explain requests-loaded.json requests-idle.json\n  \
     iperf3 -c geneva -J | clearstream explain -\n\n\
-    Nothing is measured: the verdict rests on the file, including experiments recorded in it. Files\n\
-    of other programs are read as well, with a note on what they cannot show: `iperf3 -J`, a packet\n\
-    capture (pcap, pcapng: its biggest TCP flow), and samples of `ss -tin`;\n\
+    Nothing is measured: the verdict rests on the file, including experiments recorded in it.\n\
+    Recordings of other programs are read too, with a note on what they cannot show: `iperf3 -J`, a\n\
+    packet capture (pcap, pcapng: its largest TCP flow), and samples of `ss -tin`;\n\
     `clearstream help recordings` says how to take them. Of the reports of an MPI job\n\
     (`mpi --report`) it says which rank the others wait for, and whether packets were lost.\n\n\
-    `clearstream help limits` describes every limit, its\n\
-    evidence and the experiment that decides, `clearstream help symptoms` every symptom.")]
+    `clearstream help limits` describes every limit, its evidence and the experiment that decides;\n\
+    `clearstream help symptoms` describes every symptom.")]
 pub(crate) struct ExplainArgs {
     /// Results file, output of `iperf3 -J` or `ss -tin`, or a packet capture; `-`
     /// reads standard input.

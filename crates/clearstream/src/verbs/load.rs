@@ -32,6 +32,7 @@ use crate::signals;
 use crate::store;
 use apart::Outcome;
 use call::Call;
+pub(crate) use call::help;
 use joined::Edges;
 
 /// Exit code of a job that lost a rank.
@@ -93,7 +94,8 @@ fn start(kind: Kind, words: &[OsString], json: bool) -> VerbResult {
     let mut call = Call::parse(&words).map_err(VerbError::usage)?;
     call.is_json |= json;
     if call.is_help {
-        return call::help(kind);
+        write!(out::stdout(), "{}", help(kind))?;
+        return Ok(Exit::Ok);
     }
     // Checked before any rank starts its work.
     call.gates.gates(kind.gated())?;

@@ -3,6 +3,7 @@
 //!
 //! Hidden from users' help: packagers and `make install` call it.
 
+mod after;
 mod sections;
 mod shells;
 
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
+use self::after::AfterOptions;
 use super::help;
 use crate::exit::{Exit, VerbError, usage_line};
 use crate::topics::{self, TOPICS, escaped};
@@ -37,7 +39,7 @@ pub(crate) fn run(args: &ManualArgs, json: bool) -> VerbResult {
     write_pages(&command(), &args.out, &mut written).map_err(failed)?;
     for topic in &TOPICS {
         let path = args.out.join(format!("{}.{}", topic.page_name(), topic.section));
-        let page = topics::page(topic, env!("CARGO_PKG_VERSION"));
+        let page = topics::page(topic, env!("CARGO_PKG_VERSION"), &sections::verbs_of(topic));
         sys::private::create(&path)
             .and_then(|mut file| file.write_all(page.as_bytes()))
             .map_err(failed)?;
@@ -103,12 +105,14 @@ fn write_pages(command: &Command, folder: &Path, written: &mut Vec<PathBuf>) -> 
     Ok(())
 }
 
-/// Renders a command's page: clap's sections, then exit codes, files, and related pages.
+/// Renders a command's page: sections that clap generates from its definition, and those that it does not know.
 fn render(command: Command, page: &mut Vec<u8>) -> io::Result<()> {
     let name = command.get_name().to_owned();
     let has_options = command.get_arguments().any(|argument| !argument.is_hide_set());
     let has_actions = command.get_subcommands().any(|action| !action.is_hide_set());
-    let has_examples = command.get_after_help().is_some();
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let after = AfterOptions::of(&after);
+    let about = command.get_long_about().or(command.get_about()).map(ToString::to_string);
     let actions: Vec<String> = command
         .get_subcommands()
         .filter(|action| !action.is_hide_set())
@@ -119,24 +123,35 @@ fn render(command: Command, page: &mut Vec<u8>) -> io::Result<()> {
     man.render_title(page)?;
     man.render_name_section(page)?;
     // clap_mangen names every option, and none of their values.
-    let usage = escaped(&usage).replace(" or clearstream", "\n.br\nclearstream");
-    writeln!(page, ".SH SYNOPSIS\n{usage}")?;
-    man.render_description_section(page)?;
-    if has_options {
-        man.render_options_section(page)?;
+    write!(page, "{}", after.synopsis(&usage))?;
+    writeln!(page, ".SH DESCRIPTION\n{}.", escaped(&about.unwrap_or_default()))?;
+    write!(page, "{}", after.notes())?;
+    if !after.options().is_empty() {
+        write!(page, "{}", after.options())?;
+    } else if has_options {
+        let mut options = Vec::new();
+        man.render_options_section(&mut options)?;
+        // Groups of options are parts of that section.
+        let options = String::from_utf8_lossy(&options).replace("\n.SH ", "\n.SS ");
+        let options = options.replacen(".SS OPTIONS", ".SH OPTIONS", 1);
+        page.extend_from_slice(options.as_bytes());
     }
     if has_actions {
-        man.render_subcommands_section(page)?;
+        let mut commands = Vec::new();
+        man.render_subcommands_section(&mut commands)?;
+        let commands =
+            String::from_utf8_lossy(&commands).replace(".SH SUBCOMMANDS", ".SH COMMANDS");
+        page.extend_from_slice(commands.as_bytes());
     }
-    if has_examples {
-        // clap_mangen calls the text after the options EXTRA.
-        let mut extra = Vec::new();
-        man.render_extra_section(&mut extra)?;
-        let extra = String::from_utf8_lossy(&extra).replace(".SH EXTRA", ".SH EXAMPLES AND NOTES");
-        page.extend_from_slice(extra.as_bytes());
+    for section in [
+        sections::topics(&name),
+        sections::exit_status(&name),
+        sections::environment(&name),
+        sections::files(&name),
+        after.examples(),
+        sections::see_also(&name, &actions),
+    ] {
+        page.extend_from_slice(section.as_bytes());
     }
-    page.extend_from_slice(sections::exit_status(&name).as_bytes());
-    page.extend_from_slice(sections::files(&name).as_bytes());
-    page.extend_from_slice(sections::see_also(&name, &actions).as_bytes());
     Ok(())
 }

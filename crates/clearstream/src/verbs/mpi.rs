@@ -117,7 +117,7 @@ impl SharedMemory {
     privileges allow, packets from other hosts are steered there while the job runs (`mpi plan` shows\n\
     how); `clearstream tune revert` undoes what is left if this program is killed. A job that cannot\n\
     use the library fails; it does not fall back to TCP. Parameters that choose another transport\n\
-    (--mca pml, --mca mtl) are refused.")]
+    (--mca pml, --mca mtl, --mca osc) are refused.")]
 pub(crate) struct MpiArgs {
     #[command(subcommand)]
     action: Option<Action>,

@@ -37,16 +37,16 @@ use device::Settings;
     itself needs neither. TAP devices pass super-segments without splitting them, and VLAN tags\n\
     unchanged.\n\n\
     A port of type xdp takes a queue of a device away from the host's stack (AF_XDP) and returns it\n\
-    when the port is removed; list says whether frames are copied on the way. The port does not see\n\
-    VLAN tags that the device strips and checksums that it leaves to offload: use ethtool -K DEV\n\
+    when the port is removed; `port list` shows whether the kernel copies frames. The port does not\n\
+    see VLAN tags that the device strips and checksums that it leaves to offload: use ethtool -K DEV\n\
     rxvlan off, and at the other end of a veth pair ethtool -K DEV tx off txvlan off.\n\n\
     A port of type vhost-user belongs to a guest. QEMU connects to its socket and shares the guest's\n\
     memory:\n  \
     -chardev socket,id=c,path=PATH -netdev vhost-user,id=n,chardev=c\n  \
     -device virtio-net-pci,netdev=n -machine memory-backend=mem\n  \
     -object memory-backend-memfd,id=mem,size=SIZE,share=on\n\
-    The guest needs no special driver. It may reboot, and another guest may take its place; list\n\
-    shows the last rule of virtio that a guest broke.")]
+    The guest needs no special driver. It may reboot, and another guest may take its place;\n\
+    `port list` shows the last violation of virtio by a guest.")]
 pub(crate) struct PortArgs {
     #[command(subcommand)]
     action: Action,

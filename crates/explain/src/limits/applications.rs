@@ -28,13 +28,13 @@ impl Mechanism for SendingApplication {
         Page {
             title: "the sending application",
             ceiling: "the rate the application offers",
-            mechanism: "The sending application writes less than the connection would take.",
-            evidence: "Throughput equals the rate it was told to offer; it paused by choice; the connection \
+            mechanism: "The sending application writes less than the connection could carry.",
+            evidence: "Throughput equals the rate that the application was configured to offer; it paused by choice; the connection \
                 had nothing outstanding for part of the time, or its delivery was application-limited, while \
                 the sending thread had processor time to spare.",
             against: "The thread never sleeps (then its core is the limit); data waits in the send buffer.",
             experiment: "The same test without the offered rate: throughput rises to the next ceiling.",
-            advice: "Let the application write faster: larger blocks, more in flight, no rate of its own.",
+            advice: "Let the application write faster: larger blocks, more in flight, no rate limit of its own.",
         }
     }
 
@@ -122,7 +122,7 @@ impl Mechanism for ReceivingApplication {
             ceiling: "the rate the application reads at",
             mechanism: "The receiving application reads less than arrives; unread data fills its socket, \
                 and the window closes.",
-            evidence: "Throughput equals the rate it was told to read; unread data fills the receive queue \
+            evidence: "Throughput equals the rate at which the application was configured to read; unread data fills the receive queue \
                 while the reading thread neither runs nor waits for its core; the sender is held back by \
                 the receive window.",
             against: "The receive queue is empty; the reading thread never sleeps (then its core is the limit).",

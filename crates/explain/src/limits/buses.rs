@@ -30,8 +30,7 @@ impl Mechanism for Pcie {
         Page {
             title: "the PCI Express link of an interface",
             ceiling: "its lanes and speed, less encoding, packet overhead and headers",
-            mechanism: "Every byte crosses the interface's PCI Express link. Its rate is lanes times transfers, \
-                less the line code (8b/10b to 5 GT/s, 128b/130b beyond) and about 24 bytes around each \
+            mechanism: "Every byte crosses the interface's PCI Express link. Its rate is lanes times transfers per second, less the line code (8b/10b to 5 GT/s, 128b/130b beyond) and about 24 bytes around each \
                 transaction's payload; a slot of fewer lanes or an older generation makes it narrower than \
                 the interface.",
             evidence: "Speed and lanes in use, and possible (`current_link_speed`, `max_link_width`), the \

@@ -31,8 +31,7 @@ impl Mechanism for CongestionControl {
             title: "the congestion window, without loss",
             ceiling: "the congestion window over the round-trip time",
             mechanism: "The congestion window over the round-trip time, though little or nothing is lost: the \
-                window is still growing (a long path, a short test), slow start ended too early (HyStart), or \
-                the algorithm or its pacing chose less than the path carries.",
+                window is still growing (a long path, a short test), slow start ended too early (HyStart), or the algorithm or its pacing chose a lower rate than the path carries.",
             evidence: "The congestion window is used up or paces the sender; neither windows nor buffers nor \
                 cores hold it back; window / RTT equals the throughput; throughput still rises through the \
                 test, or a test of few round trips ends while the losses of slow start's overshoot are repaired; more \

@@ -27,9 +27,7 @@ impl Mechanism for CpuQuota {
         Page {
             title: "a processor quota",
             ceiling: "the processor time the control group allows",
-            mechanism: "A control group (a container, a systemd unit) may use so much processor time in each \
-                period (`cpu.max`; `cpu.cfs_quota_us` of version 1). When it is spent, all threads of the \
-                group stop until the period ends, however idle the host is.",
+            mechanism: "A control group (a container, a systemd unit) has a limit on its processor time in each period (`cpu.max`; `cpu.cfs_quota_us` of version 1). When the time is used up, all threads of the group stop until the period ends, even if the host is idle.",
             evidence: "`cpu.stat`: periods in which the group was stopped, and for how long; the process \
                 used about as many cores as the quota allows.",
             against: "The group was hardly ever stopped, or there is no quota.",

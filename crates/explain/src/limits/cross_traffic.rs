@@ -26,8 +26,7 @@ impl Mechanism for CrossTraffic {
         Page {
             title: "other traffic",
             ceiling: "what other traffic leaves of the line or the rate",
-            mechanism: "Other connections use the same interface, so the test gets what they leave: its share \
-                of a line or of a rate on the path.",
+            mechanism: "Other connections use the same interface, so the test gets only its share of the line rate or of a rate on the path.",
             evidence: "Bytes the interface carried the same way beyond the test's own, while test and other \
                 traffic together reach the line rate, or a rate that nothing lifts.",
             against: "The interface carried little else. Traffic that joins on the path, beyond both \

@@ -43,10 +43,9 @@ impl Mechanism for Qdisc {
             evidence: "Drops that `tc -s qdisc` counts, against the retransmissions; its limit; it has \
                 no rate of its own, or throughput is well below that. Or drops with several streams, while the window of one \
                 stream, which neither a loss nor a mark cut, has not grown back since the start (`streams-qdisc-drops`).",
-            against: "The queueing discipline dropped nothing; or it holds to a rate that is reached, and \
-                the rate causes its drops (then the rate is the limit).",
+            against: "The queueing discipline dropped nothing; or it has a rate limit that throughput reaches, and this causes its drops (then the rate is the limit).",
             experiment: ANSWER,
-            advice: "A longer queue, or one that spaces packets: `tc qdisc replace dev DEV root fq`.",
+            advice: "A longer queue, or a discipline that spaces packets: `tc qdisc replace dev DEV root fq`.",
         }
     }
 

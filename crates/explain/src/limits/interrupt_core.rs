@@ -30,12 +30,11 @@ impl Mechanism for InterruptCore {
         Page {
             title: "the core that takes the packets",
             ceiling: "that core doing nothing but packets",
-            mechanism: "Before a thread reads a byte, some core takes the packet off the device's queue and \
-                through the stack: in a softirq on the core the queue's interrupt goes to, in the kernel \
+            mechanism: "Before a thread can read a packet, a core takes it from the device's queue through the stack: in a softirq on the core the queue's interrupt goes to, in the kernel \
                 thread of threaded NAPI, or on the core that RPS chooses. When that core has no time left \
                 (its own work, or somebody else's), every stream of the queue waits, and reader and sender \
                 both sleep.",
-            evidence: "A core that spends itself in softirq, or a `napi/…` or `ksoftirqd/…` thread that \
+            evidence: "A core that spends nearly all its time in softirq, or a `napi/…` or `ksoftirqd/…` thread that \
                 always runs or waits for its core, while the stream's threads sleep; the core the packets \
                 came in on (`SO_INCOMING_CPU`), its use, packets per core (`softnet_stat`), interrupts per \
                 core (`/proc/interrupts`); one queue or one RPS core for everything.",

@@ -40,12 +40,9 @@ impl Mechanism for Loss {
                 trips no longer than on the idle path; more streams carry more; UDP at a moderate rate loses \
                 a share too.",
             against: "The losses come with a standing queue or a rate that no number of streams exceeds: then \
-                the queue at that rate overflows, and the rate is the limit; other traffic fills an interface; UDP \
-                loses none of so many datagrams. BBR hardly reacts to loss.",
+                the queue at that rate overflows, and the rate is the limit; other traffic fills an interface; UDP loses none of enough datagrams to show a loss. BBR hardly reacts to loss.",
             experiment: "A congestion control that does not treat loss as congestion (BBR), where the sender \
-                has one: throughput rises. If that stops far below the next ceiling, with a larger share lost and \
-                nothing waiting, a rate drops the excess, and the limit is refuted. Else UDP at half the rate: it still \
-                loses datagrams.",
+                has one: throughput rises. If throughput stops far below the next ceiling, with a larger share lost and no queue, a rate limit drops the excess, and this limit is refuted. Without BBR: UDP at half the rate still loses datagrams.",
             advice: "Find where packets are lost (device and softnet counters, optics, duplex, a policer); \
                 until then use BBR or more streams.",
         }

@@ -34,8 +34,7 @@ impl Mechanism for LossRecovery {
                 of its segments then carries MSS / (RTT p), whatever the congestion control tolerates. Judged under \
                 BBR alone: Reno and CUBIC shrink their window so far at each loss that few round trips lose two.",
             evidence: "SACK was not negotiated (TCP_INFO `tcpi_options`), and the throughput is near what that law \
-                gives for UDP's losses, or above what it gives for the retransmissions, most of which are needless, or which \
-                lag behind the losses where one repair follows another; windows, buffers and cores leave room; `net.ipv4.tcp_sack` \
+                gives for UDP's losses, or above what it gives for the retransmissions, most of which are needless, or which lag behind the losses because repairs are made one after another; windows, buffers and cores leave room; `net.ipv4.tcp_sack` \
                 of both ends tells which of them refused it.",
             against: "SACK was negotiated; few retransmissions; another congestion control than BBR; a window or a \
                 rate that no number of streams exceeds.",

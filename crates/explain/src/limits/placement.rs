@@ -23,7 +23,7 @@ impl Mechanism for Placement {
     fn page(&self) -> Page {
         Page {
             title: "the placement of threads",
-            ceiling: "the same work next to the packets",
+            ceiling: "the thread next to its packets",
             mechanism: "A thread's core shares no cache with the core that takes its packets off the device, \
                 or lies on another memory node than the device: each byte crosses between caches or nodes, \
                 and a core that has no time left spends it on waiting for memory.",

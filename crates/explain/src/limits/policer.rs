@@ -39,11 +39,11 @@ impl Mechanism for Policer {
             evidence: "A policer that either host shows (`tc filter`, drops of `ingress` or `clsact`). On the \
                 path: a rate that more streams and UDP do not exceed (UDP may come closer to it than TCP, and \
                 loses the excess), and many losses, while round trips \
-                under load stay as short as on the idle path, so nothing waits. Or losses of hundreds of segments at a \
+                under load stay as short as on the idle path, so no queue builds up. Or losses of hundreds of segments at a \
                 time, or many, while faster UDP, sent evenly, loses none: the rate is above all that was tried, and \
                 TCP's bursts exceed it.",
             against: "Round trips grow under load (a shaper's queue); few losses; more streams carry more.",
-            experiment: "UDP a third faster, then more streams: no more gets through. Where a host shows the \
+            experiment: "UDP a third faster, then more streams: no more is delivered. Where a host shows the \
                 policer, or bursts alone are dropped, spaced packets at about the same throughput: the losses go away.",
             advice: "Pace just below the rate; ask the operator for a shaper in place of the policer, a higher rate or a larger burst.",
         }

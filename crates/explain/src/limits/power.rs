@@ -32,8 +32,7 @@ impl Mechanism for IdleStates {
             ceiling: "cores that are awake when packets come",
             mechanism: "A core that waits for packets enters an idle state, a deeper one the longer it waits; leaving a \
                 deep state takes tens to hundreds of microseconds, during which packets and threads wait.",
-            evidence: "Entries into deep states (`cpuidle`) times their exit latency is a good part of the \
-                time, on the core of a thread that sleeps and wakes often; nothing else explains the figure.",
+            evidence: "Entries into deep states (`cpuidle`) times their exit latency is a large part of the time, on the core of a thread that sleeps and wakes often; no other limit explains the throughput.",
             against: "The thread's core never sleeps, or only lightly.",
             experiment: "None by a change to the test alone; with deep states off, throughput or latency improves.",
             advice: "Keep latency-bound cores awake: `cpupower idle-set -D 10`, `tuned-adm profile \
@@ -133,8 +132,7 @@ impl Mechanism for CpuFrequency {
                 maximum; the thread never sleeps.",
             against: "The clock is near its highest, or the thread has time to spare; most virtual machines \
                 do not show a clock.",
-            experiment: "Smaller blocks, which cost more per byte: throughput falls in proportion, so processor \
-                time binds. A higher clock: `cpupower frequency-set -g performance`.",
+            experiment: "Smaller blocks, which cost more per byte: throughput falls in proportion, so processor time is the limit. A higher clock: `cpupower frequency-set -g performance`.",
             advice: "Governor `performance`; lift `scaling_max_freq`; look for thermal or power limits.",
         }
     }

@@ -1,4 +1,4 @@
-//! A way back that carries fewer acknowledgements than the sender needs.
+//! A return path that carries fewer acknowledgements than the sender needs.
 
 use results::{Direction, End, Limit};
 use units::show_bit_rate;
@@ -28,20 +28,17 @@ impl Mechanism for ReturnPath {
 
     fn page(&self) -> Page {
         Page {
-            title: "the way back of the acknowledgements",
+            title: "the return path of the acknowledgements",
             ceiling: "none: what a rate of acknowledgements allows depends on how many segments each one covers",
-            mechanism: "The sender learns what arrived from acknowledgements. Where the way back is slower than they \
-                come (an asymmetric line, a shaper on the receiver's host), they wait in its queue: round trips grow \
-                though nothing waits on the way out, and the sender takes the late acknowledgements for a slow path \
-                (RFC 3449).",
-            evidence: "Round trips grow under load, while UDP in the direction of the data gets more through than \
-                TCP and loses little; packets that the receiver counted as sent and the sender did not get; a \
+            mechanism: "The sender learns what arrived from acknowledgements. If the return path is slower than they are sent (an asymmetric line, a shaper on the receiver's host), they wait in its queue: round trips grow \
+                though nothing waits on the forward path, and the sender mistakes the late acknowledgements for a slow forward path (RFC 3449).",
+            evidence: "Round trips grow under load, while UDP in the direction of the data delivers more than TCP and loses little; packets that the receiver counted as sent and the sender did not get; a \
                 queueing discipline with a rate on the receiver's host. Judged only with the counts of both ends.",
-            against: "Round trips stay short; UDP meets the same ceiling on the way out; a full core at either end. \
-                Lost acknowledgements alone cost nothing: a later one stands for them.",
+            against: "Round trips stay short; UDP meets the same ceiling on the forward path; a full core at either end. \
+                Lost acknowledgements alone cost nothing: a later acknowledgement covers them.",
             experiment: "UDP in the direction of the acknowledgements at four times their rate: only about their rate \
-                arrives. If most of it arrives, the way back had room, and the limit is refuted.",
-            advice: "Raise the rate of the way back, or give acknowledgements a queue of their own there (fq_codel, \
+                arrives. If most of it arrives, the return path had room, and the limit is refuted.",
+            advice: "Raise the rate of the return path, or give acknowledgements a queue of their own there (fq_codel, \
                 cake's ack-filter).",
         }
     }
@@ -51,7 +48,7 @@ impl Mechanism for ReturnPath {
         let weighed = lost.map_or(Weighing::most(0.0), |lost| {
             Weighing::most(signs::SEEN)
                 .by(late(seen), "round trips hardly grow under load")
-                .by(way_out_open(seen), "UDP meets the same ceiling on the way out")
+                .by(way_out_open(seen), "UDP meets the same ceiling on the forward path")
                 .by(at_least(path::ACKS_UNLOST, lost), "hardly any acknowledgement was lost")
                 .unless(seen.sender_idle(), 1.0, "the sending application pauses")
                 .unless(threads_full(seen), 1.0, weighing::STARVED)
@@ -144,7 +141,7 @@ fn threads_full(seen: &Observed<'_>) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// Confidence, 0 to 1, that it does not wait on the way out: UDP gets more through there and loses little.
+/// Confidence, 0 to 1, that it does not wait on the forward path: UDP gets more through there and loses little.
 fn way_out_open(seen: &Observed<'_>) -> f64 {
     let of_path = |name: &str| seen.shown().path(name);
     let udp = of_path(names::UDP_DELIVERED).zip(of_path(names::UDP_LOST));
@@ -191,9 +188,9 @@ fn against(seen: &Observed<'_>) -> String {
         };
     }
     match seen.shown().path(names::UDP_DELIVERED) {
-        None => "UDP did not try the way out".to_owned(),
+        None => "UDP did not try the forward path".to_owned(),
         Some(_) if way_out_open(seen) < signs::PERHAPS => {
-            "UDP meets the same ceiling on the way out".to_owned()
+            "UDP meets the same ceiling on the forward path".to_owned()
         }
         Some(_) if threads_full(seen) > signs::PERHAPS => {
             "a full core makes round trips longer".to_owned()

@@ -27,17 +27,16 @@ impl Mechanism for Scheduler {
         Page {
             title: "the scheduler",
             ceiling: "the thread running whenever it is ready",
-            mechanism: "A stream's thread is ready and is not run: it is niced or has the `idle` or `batch` \
+            mechanism: "A stream's thread is ready but does not run: it is niced or has the `idle` or `batch` \
                 policy, so that others run first on its core; or it waits for a busy core while others of \
                 the host idle and nothing pins it.",
             evidence: "The thread's policy (`/proc/PID/stat`); time ready but waiting and the mean delay \
-                from ready to running (`/proc/PID/schedstat`); how often others took its core; idle time \
+                from ready to running (`/proc/PID/schedstat`); how often other threads preempted it; idle time \
                 of the host's other cores.",
             against: "The thread has the default policy and hardly waits; it is pinned to its core, \
                 which is then the limit.",
-            experiment: "A policy is the host's to change: the same test by a program that was started without it \
-                (`clearstream explain BEFORE --after AFTER`). Without one, smaller blocks, which \
-                cost the thread more per byte: throughput falls in proportion.",
+            experiment: "The scheduling policy can be changed only on the host: run the same test by a program that was started without it \
+                (`clearstream explain BEFORE --after AFTER`). If the policy is the default: smaller blocks, which cost the thread more per byte; throughput falls in proportion.",
             advice: "Run the program with the default policy and nice value, or a higher priority (`chrt --rr`, `nice`); keep other work off its cores.",
         }
     }

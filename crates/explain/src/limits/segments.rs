@@ -40,8 +40,7 @@ impl Mechanism for PathMtu {
                 a core without time left, and packets that pass the stack one by one.",
             against: "Packets travel merged (segmentation and receive offloads), so their size does not \
                 matter; the cores have time.",
-            experiment: "The same test without its own segment size: throughput rises. Else segments of half \
-                the size: throughput falls.",
+            experiment: "The same test without its own segment size: throughput rises. If the test set none: segments of half the size; throughput falls.",
             advice: "A larger MTU along the whole path (`ping -M do -s` finds where it ends); let path MTU \
                 discovery work (do not drop ICMP).",
         }
@@ -133,10 +132,10 @@ impl Mechanism for Offloads {
                 stack alone, and the core that does it is saturated early.",
             evidence: "Features that are off at the interface (`ethtool -k`), the mean size of the packets \
                 its device moved, and the core without time left.",
-            against: "They are on; or packets are merged all the same; or the cores have time.",
+            against: "The offloads are on; or packets are merged nevertheless; or the cores have time.",
             experiment: "Segments of half the size: throughput falls, as the cost is per packet. The \
                 features on: `ethtool -K DEV tso on gso on gro on`.",
-            advice: "Switch them on; where they must be off (bridging, capture), a larger MTU.",
+            advice: "Switch the offloads on; where they must be off (bridging, capture), a larger MTU.",
         }
     }
 

@@ -33,14 +33,13 @@ impl Mechanism for SendBuffer {
                 T = usable buffer / RTT. Linux doubles the requested size and charges its own overhead \
                 to it; the kernel tunes it up to `net.ipv4.tcp_wmem`.",
             evidence: "TCP_INFO `tcpi_sndbuf_limited` over `tcpi_busy_time` near 1, or, under a congestion control that \
-                paces (BBR), throughput that is what the queued bytes give over the round trip; the send queue is as \
+                paces (BBR), throughput equal to the queued bytes over the round trip; the send queue is as \
                 long as the buffer allows and all of it is in flight; queue / RTT equals the throughput. Samples that \
                 catch the sender with nothing left to send though both windows have room, while its application does \
                 not pause (`drained-share` of `explain --symptoms`).",
             against: "The receiver's window or a standing queue on the path holds the data back; the \
                 receiving thread never sleeps.",
-            experiment: "A larger buffer: throughput follows the buffer that the kernel really granted. Where it \
-                gives no larger one, half of it: half the throughput.",
+            experiment: "A larger buffer: throughput follows the buffer that the kernel really granted. If it grants no larger buffer, half the buffer: half the throughput.",
             advice: "Raise `net.ipv4.tcp_wmem` at the sender so that it holds twice the bandwidth-delay \
                 product (about 0.6 of a buffer is payload), or ask for no buffer size and let the kernel \
                 tune it.",

@@ -38,11 +38,10 @@ impl Mechanism for Shaper {
                 network device of a virtual machine the switch and the cores of its host act alike, unseen by the \
                 guest.",
             evidence: "A ceiling that more streams do not lift and that UDP meets too; round trips longer \
-                under load; hosts with time to spare; the rate of a queueing \
+                under load; hosts with idle processor time; the rate of a queueing \
                 discipline that either host shows.",
-            against: "More streams carry more; UDP gets more through; a thread never sleeps; the ceiling is \
-                the interface's own.",
-            experiment: "UDP a third faster, then more streams: no more gets through.",
+            against: "More streams carry more; UDP delivers more; a thread never sleeps; the ceiling is the interface's own.",
+            experiment: "UDP a third faster, then more streams: no more is delivered.",
             advice: "Ask the operator of the path about the shaper; on a host, `tc qdisc show`; behind a guest's \
                 device, `top -H` and the counters of the switch on its host.",
         }

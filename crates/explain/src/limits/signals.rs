@@ -128,12 +128,12 @@ impl Mechanism for Reordering {
             title: "packets out of order",
             ceiling: "what the congestion control allows at these spurious losses",
             mechanism: "Packets overtake each other (several links without flow hashing, queues served by \
-                several cores). The receiver requests packets that are only late, the sender retransmits them needlessly and shrinks its window; GRO merges fewer packets.",
-            evidence: "Reordering the sender noticed (`tcpi_reord_seen`), spurious retransmissions (the \
+                several cores). The receiver reports packets as missing that are only late, the sender retransmits them needlessly and shrinks its window; GRO merges fewer packets.",
+            evidence: "Reordering that the sender noticed (`tcpi_reord_seen`), spurious retransmissions (the \
                 receiver's D-SACKs), packets out of order at the receiver; UDP arrives out of order too.",
             against: "Packets arrive in order; what was retransmitted was really lost.",
             experiment: "UDP at half the rate, of TCP or of UDP that hardly lost any: datagrams arrive late, and hardly any is \
-                lost. None of too few says nothing.",
+                lost. Too few datagrams are no evidence.",
             advice: "Find what splits a flow (bonding by round robin, per-packet multipath, RPS changed under \
                 load) and hash by flow; until then a larger `net.ipv4.tcp_reordering`.",
         }

@@ -23,10 +23,10 @@ impl Mechanism for Steal {
     fn page(&self) -> Page {
         Page {
             title: "a hypervisor that takes the core",
-            ceiling: "the core left to the guest all the time",
+            ceiling: "the core available to the guest all the time",
             mechanism: "A virtual core runs only while its hypervisor lets it. What other guests, or the \
                 hypervisor's own work for this one, take of the physical core is lost to the guest, which sees \
-                it as `steal`: its threads neither run nor wait meanwhile, and packets come late.",
+                it as `steal`: its threads neither run nor wait meanwhile, and packets are processed late.",
             evidence: "`steal` of `/proc/stat` on the core of the stream's thread or of its packets; that core \
                 has no idle time left.",
             against: "Little steal; the core had idle time; windows, buffers or applications hold the sender back.",

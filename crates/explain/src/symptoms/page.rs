@@ -35,24 +35,24 @@ pub(super) fn sections() -> Vec<(&'static str, &'static str, Vec<Definition>)> {
     vec![
         (
             "Connection, at the end that sends",
-            "Of the TCP test that the document is judged by, while it ran steadily: without its first fifth.",
+            "Of the TCP test on which the verdict is based, without its first fifth.",
             rows(connection::SENDER),
         ),
         ("Connection, at the end that receives", "Of the same test.", rows(connection::RECEIVER)),
         ("Path", "Of the same test and of others in the same document.", of_path),
         (
             "Near host and far host",
-            "The same symptoms of either host, in the TCP test, else in the first test of datagrams or requests. \
-             The thread is that of the busiest stream. Cores that were busy for a tenth of the time are listed, \
-             the busiest four, at least one. Where both ends run on one machine, cores and softnet counters are \
+            "The same symptoms for each host, in the TCP test, otherwise in the first test of datagrams or requests. \
+             The thread is that of the busiest stream. Of the cores that were busy for a tenth of the time or more, \
+             the busiest four are listed, at least one. If both ends run on one machine, cores and softnet counters are \
              those of both.",
             of_host,
         ),
         ("Requests and responses", "Of the first such test in the document.", of_trips),
-        ("Datagrams", "Of each offered rate, the highest eight.", of_datagrams),
+        ("Datagrams", "For each offered rate, at most the highest eight.", of_datagrams),
         (
             "Datagrams, all rates",
-            "Of the lowest and the highest rate of one direction.",
+            "Comparisons of the lowest and the highest offered rate of one direction.",
             datagrams::LADDER.to_vec(),
         ),
     ]
@@ -61,19 +61,19 @@ pub(super) fn sections() -> Vec<(&'static str, &'static str, Vec<Definition>)> {
 const PREFACE: &str = "\
 # Symptoms
 
-`clearstream explain FILE --symptoms` prints what the figures of a file show, before any limit is weighed
-([limits.md](limits.md)). Each symptom has a name, the median over the repeats of the test, their spread, their number
-and the counter that it comes from. A symptom that the file does not hold is absent, never 0; absent ones stand
-after the table, by name where they are few. This page is generated from the table that computes the symptoms, and a
+A symptom is a figure of a test by which limits ([limits.md](limits.md)) are distinguished. `clearstream explain FILE --symptoms`
+prints the symptoms of a file without a verdict. Each has a name, the median over the repeats of the test, their spread, their number
+and the counter from which it is computed. A symptom that cannot be computed from the file is absent, never 0; absent symptoms are listed
+below the table, by name if they are few. This page is generated from the table that computes the symptoms, and a
 test compares them.
 
 - *spread* is the lowest and the highest repeat; `--json` has the standard deviation too.
 - *+-* instead of a spread: there was one repeat, and this is the standard error of its interval samples (their standard
   deviation over the square root of their number). Successive samples of TCP are correlated, which is ignored, so the
-  true error is larger. It says nothing of how much repeats would differ.
-- `littles-law-ratio` checks the measurement itself: throughput times round trip must be the data in flight. Where it is
-  off by more than a quarter and by more than 3 times its uncertainty, a line says so, and windows and fill ratios of
-  that file are not to be relied on. In files of iperf3 it is absent, because they do not record the data in flight.
+  true error is larger. It does not say how much repeats would differ.
+- `littles-law-ratio` checks the measurement itself: throughput times round-trip time must equal the data in flight. If the ratio
+  deviates from 1 by more than a quarter and by more than 3 times its uncertainty, a line says so, and windows and fill ratios of
+  that file are unreliable. In files of iperf3 this symptom is absent, because they do not record the data in flight.
 
 Units: `share` is 0 to 1 and printed in percent, `ratio` is a quotient, `count` is packets or events over the measured
 time, `per_s` is events per second, `cores` is processor time over elapsed time. Bytes are printed with binary prefixes,
@@ -83,6 +83,6 @@ With `--json`, `.symptoms[]` has the known ones (`name`, `section`, `end`, `offe
 `repeats_count`, `spread` or `sampling`, `source`) and `.absent[]` the names of the others by `section` and `end`.
 `.contradiction` is there where Little's law fails. `.schema_version` is that of results files.
 
-Files of other programs hold fewer: the source then names the program. Their symptoms are computed from the same figures
+Recordings of other programs give fewer symptoms; the source then names the program. Their symptoms are computed from the same figures
 ([recordings.md](recordings.md)).
 ";

@@ -148,8 +148,8 @@ pub(super) fn page() -> String {
 const PREFACE: &str = "
 ### Set by the recorded cases
 
-A range lies in the gap between the cases of two kinds of limits (one case in eight may lie beyond it). Where no case
-shows a side, what the mechanism predicts takes its place.
+A range lies in the gap between the cases of two kinds of limits (one case in eight may lie beyond it). If there is no case for
+one of them, the value that the mechanism predicts is used (`else`).
 
 | name | value | figure | low | high | place in the gap |
 |---|---|---|---|---|---|

@@ -12,13 +12,13 @@ thresholds! {
     WINDOW_MADE: f64 = 0.15, Chosen, "least change of a window that counts as made: what kernels grant varies by a tenth";
     HAD_ROOM: f64 = 0.8, Chosen, "data in flight over a window, up to which that window was not the limit";
     LOST_MORE: f64 = 2.0, Chosen, "losses over those before, from which faster traffic lost a larger share: recorded random losses that stopped at no ceiling stay below";
-    WAITED: f64 = 1.25, Chosen, "round trip over that before, from which packets wait in a queue, which loses the excess too";
-    PACKETS_PART: f64 = 0.4, Chosen, "part of a byte's cost that packets make at least, where their number is said to bind";
+    WAITED: f64 = 1.25, Chosen, "round trip over that before, from which packets wait in a queue; a full queue also drops the excess";
+    PACKETS_PART: f64 = 0.4, Chosen, "part of a byte's cost that is per packet, from which the number of packets is said to limit";
     SEGMENTS_MADE: f64 = 0.7, Chosen, "segments over the former ones, up to which they count as made smaller";
     CALMED: f64 = 0.35, Chosen, "losses over those before, up to which spacing took them away: bursts at the start remain";
     NOT_CALMED: f64 = 0.8, Chosen, "losses over those before, from which spacing changed nothing: few dozen losses vary by a fifth";
     PUSHED: f64 = 1.1, Chosen, "datagrams sent over the throughput before, from which they tried to exceed it";
     LOST_EXPECTED_LEAST: f64 = 5.0, Nature, "losses or late datagrams expected of a test, below which none refutes nothing: none of 5 is chance in one of 150";
     SATURATED_MOST: f64 = 0.75, Chosen, "sent over what was asked for, and arrived over sent, from which it counts as most of it";
-    ARRIVED: f64 = 0.5, Chosen, "throughput over that before, from which datagrams met the same rate and not a limit of their own";
+    ARRIVED: f64 = 0.5, Chosen, "throughput over that before, from which datagrams met the same rate limit and not a limit of their own";
 }

@@ -47,7 +47,7 @@ fn caption(digest: &Digest<'_>, chain: &Chain) -> String {
     let unseen = chain.links.iter().find_map(|link| Some((link.end?, link.unseen.as_ref()?)));
     if let Some((end, why)) = unseen {
         caption.push_str(&format!(
-            " Hatched links of {} could not be seen: {}.",
+            " Hatched links of {} were not observed: {}.",
             host_name(digest, end),
             show::clip(why.trim_end_matches('.'), 160)
         ));
@@ -205,7 +205,7 @@ fn short_name(link: &Link) -> &'static str {
 
 fn figure_text(link: &Link) -> String {
     if link.figure.is_empty() {
-        let missing = if link.unseen.is_some() { "not seen" } else { DASH };
+        let missing = if link.unseen.is_some() { "not observed" } else { DASH };
         return missing.to_owned();
     }
     link.figure.clone()
@@ -251,7 +251,7 @@ fn arrow_down(drawing: &mut Drawing, (x, y): (f64, f64), length: f64) {
 }
 
 fn table(digest: &Digest<'_>, chain: &Chain) -> Table {
-    let head = ["where", "link", "figure", "known of it", "in use", "could carry", "binds"];
+    let head = ["where", "link", "figure", "observed", "in use", "could carry", "bottleneck"];
     let mut table = Table::new("The chain, link by link", 4, &head);
     for link in &chain.links {
         let host = link.end.map_or("path", |end| host_name(digest, end));
@@ -264,7 +264,7 @@ fn table(digest: &Digest<'_>, chain: &Chain) -> Table {
             known,
             or_dash(link.used.map(show::share)),
             or_dash(link.ceiling_bits_per_s.map(show::rate)),
-            if link.binding { "binds".to_owned() } else { String::new() },
+            if link.binding { "yes".to_owned() } else { String::new() },
         ]);
     }
     table

@@ -168,7 +168,7 @@ pub(crate) fn bars(id: String, placement: &Placement, names: [&str; 2]) -> Optio
         id,
         title: format!("{} by core", what(placement)),
         caption: if both {
-            "Each core with the other end where that was best.".to_owned()
+            "Each core, with the best core of the other end.".to_owned()
         } else {
             format!("Each core; {} placements.", placement.places.len())
         },

@@ -238,7 +238,7 @@ fn table(sweep: &Sweep<'_>, law: Option<WindowLaw>) -> Table {
     }
     if law.is_some() {
         table.column("model".to_owned());
-        table.column("off the model".to_owned());
+        table.column("deviation from the model".to_owned());
     }
     for setting in &sweep.settings {
         let estimate = &setting.estimate;

@@ -406,7 +406,7 @@ impl Survey<'_> {
             self.digest.results.absent.iter().find(|absent| absent.what.contains(show::end(end)));
         match absent {
             Some(absent) => absent.why.clone(),
-            None => format!("{peer} does not tell"),
+            None => format!("{peer} does not report it"),
         }
     }
 }

@@ -312,7 +312,11 @@ impl<'a> Canvas<'a> {
         let has = |is: fn(&Core) -> bool| self.machine.cores.iter().any(is);
         let marks: Vec<(&str, &str)> = [
             ("core offline", "offline", has(|core| !core.is_online)),
-            ("core unusable", "not ours to use", has(|core| core.is_online && !core.is_usable)),
+            (
+                "core unusable",
+                "not usable by this process",
+                has(|core| core.is_online && !core.is_usable),
+            ),
             ("core isolated", "isolated", has(|core| core.is_isolated)),
         ]
         .into_iter()

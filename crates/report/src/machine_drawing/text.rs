@@ -22,7 +22,7 @@ pub(super) fn draw(machine: &Machine, ceilings: &[NicCeilings], columns: usize) 
     let is_folded = machine.cores.len() > CORES_SINGLE_MAX;
     for package in &layout.packages {
         let name = package.number.map_or_else(
-            || "cores (no package is told)".to_owned(),
+            || "cores (package not reported)".to_owned(),
             |number| format!("package {number}"),
         );
         page.rule('\u{250c}', &name, '\u{2510}');
@@ -36,7 +36,7 @@ pub(super) fn draw(machine: &Machine, ceilings: &[NicCeilings], columns: usize) 
         page.line(&format!("offline, place unknown: {}", list(&numbers)));
     }
     if machine.cores.iter().any(|core| !core.is_online || !core.is_usable || core.is_isolated) {
-        page.line("core marks: -off  (not ours)  isolated!");
+        page.line("core marks: -off  (not usable)  isolated!");
     }
     smaller_caches(&mut page, machine);
     steering_of_cores(&mut page, machine);
@@ -332,7 +332,7 @@ fn pcie_line(link: &PcieLink) -> String {
         text += &if is_less {
             format!(", could be {speed} GT/s x{lanes}")
         } else {
-            ", all it could".to_owned()
+            ", its maximum".to_owned()
         };
     }
     if let Some(bytes) = link.payload_max_bytes {

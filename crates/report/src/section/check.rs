@@ -165,7 +165,7 @@ fn code(check: &Check) -> Option<Element> {
 /// What each check took: a column a check.
 fn figures(run: &CheckRun, host: &HostFacts) -> Element {
     let checks: Vec<&Check> = run.checks.iter().take(CHECKS_MAX).collect();
-    let mut table = Table::new("What it took", 1, &["figure"]);
+    let mut table = Table::new("Resources used", 1, &["figure"]);
     for check in &checks {
         table.column(show::clip(&check.checked, 60));
     }

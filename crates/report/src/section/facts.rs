@@ -107,7 +107,7 @@ fn path(digest: &Digest<'_>) -> Element {
         ("far host as named", Some(facts.target.clone())),
         ("address", facts.address.clone()),
         ("control port", facts.port.map(|port| port.to_string())),
-        ("answered there", facts.peer.clone()),
+        ("server at the far host", facts.peer.clone()),
         ("idle round-trip time, median", digest.idle_rtt_s().map(show::seconds)),
         ("path MTU", facts.path_mtu_bytes.map(|bytes| format!("{bytes} B"))),
         (

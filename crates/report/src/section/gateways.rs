@@ -24,7 +24,7 @@ pub(crate) fn section(digest: &Digest<'_>) -> Option<Section> {
         .collect();
     let left_out = figures.split_off(figures.len().min(FIGURES_MAX)).len();
     let rest = (left_out > 0).then(|| {
-        let line = format!("{left_out} phases more are in the results file.");
+        let line = format!("{left_out} more phases are in the results file.");
         el("p").class("note").text(line)
     });
     Section::new("gateways", "Gateways", figures.into_iter().chain(rest))

@@ -62,7 +62,7 @@ pub(crate) fn card(digest: &Digest<'_>) -> Element {
     let failed = digest.results.points.iter().any(|point| point.measured().is_none());
     let title = match (named.is_empty(), failed) {
         (false, _) => named.join(" · "),
-        (true, true) => "No phase is whole".to_owned(),
+        (true, true) => "No phase is complete".to_owned(),
         (true, false) => "No rate".to_owned(),
     };
     let lead = "The median of each phase's repetitions.";
@@ -148,7 +148,7 @@ fn show_rate(work: &Work, rate: f64) -> String {
 
 /// Who took part.
 pub(crate) fn hosts(digest: &Digest<'_>) -> Option<Section> {
-    let head = ["host", "calls itself", "kernel", "processor", "cores"];
+    let head = ["host", "own name", "kernel", "processor", "cores"];
     let mut table = Table::new("Every host that took part", 4, &head);
     for host in digest.results.hosts.iter().take(HOSTS_MAX) {
         let facts = &host.facts;

@@ -102,13 +102,13 @@ fn reading(digest: &Digest<'_>) -> Element {
     if let Some(lab) = &digest.results.path.lab {
         lines.push(format!(
             "The path was emulated on one machine (lab {}): both hosts and the path shared its cores. The figures \
-             tell how these programs behave over such a path, not how fast a network is.",
+             show how these programs behave over such a path, not how fast a network is.",
             show::clip(lab, 60)
         ));
     }
     if digest.results.far().is_none() && !is_load {
         lines.push(
-            "The far host could not be seen; what is said of it is what its packets tell."
+            "The far host reported no figures; statements about it are derived from its packets."
                 .to_owned(),
         );
     }

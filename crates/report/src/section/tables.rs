@@ -141,7 +141,7 @@ fn asked(point: &Point) -> String {
             format!("search of {}, {}", search.model, count_of(search.ranks_count, "rank"))
         }
         Work::FileIo(io) => {
-            let files = if io.has_file_per_rank { "a file each" } else { "one file" };
+            let files = if io.has_file_per_rank { "one file per rank" } else { "one file" };
             format!(
                 "{} by {}, {files}, {} a transfer",
                 io.access,

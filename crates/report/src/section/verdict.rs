@@ -84,7 +84,7 @@ fn measured(digest: &Digest<'_>) -> Vec<Element> {
         return vec![
             eyebrow,
             title("No throughput"),
-            el("p").class("lead").text("No test of throughput ran."),
+            el("p").class("lead").text("No throughput test was run."),
         ];
     };
     let lead = format!(
@@ -226,7 +226,7 @@ fn rival(experiment: &Confirmation) -> Option<Element> {
         (true, true) => format!("The second candidate, {name}, predicts otherwise."),
         (true, false) => format!("The second candidate, {name}, predicts{predicts}."),
         (false, _) => format!(
-            "The second candidate, {name}, predicts no other outcome{predicts}: the experiment does not tell them apart."
+            "The second candidate, {name}, predicts the same outcome{predicts}: the experiment does not distinguish them."
         ),
     };
     Some(el("p").text(line))

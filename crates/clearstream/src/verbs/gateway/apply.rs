@@ -73,7 +73,7 @@ pub(crate) struct RevertArgs {
     #[command(flatten)]
     place: WhereOptions,
     /// Revert only on hosts that this plan names; --ssh reaches the machines of this plan, and --host
-    /// is also told by its addresses.
+    /// is then also identified by the plan's addresses.
     #[arg(long, value_name = "PLAN")]
     plan: Option<PathBuf>,
     /// Also restore what somebody else has changed since then.

@@ -26,10 +26,10 @@ const NAMED_COUNT_MAX: usize = 5;
     clearstream gateway drain cumulus g2 --lab cumulus\n  \
     clearstream gateway drain cumulus.toml sn3 --host wolf01   this host's flows only\n  \
     clearstream gateway drain cumulus.toml sn3 --host sn3      on sn3: wait until nothing is forwarded\n\n\
-    Each group and route is replaced by one message, so that the new way is complete before the old\n\
-    one is left. The gateway stays drained, even when the plan is applied again and after a reboot,\n\
-    until `undrain`. Exit code 3: it still forwards packets; their senders, hosts that the plan does\n\
-    not know, are named.")]
+    Each group and route is replaced by one message, so that packets always have a route. The\n\
+    gateway stays drained, even when the plan is applied again and after a reboot, until `undrain`.\n\
+    Exit code 3: the gateway still forwards packets; their senders, hosts that are not in the plan,\n\
+    are named.")]
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     what: UndrainArgs,

@@ -1,7 +1,6 @@
 //! Our own options of `io` and `meta`. They all have long names, so that they cannot be confused with
 //! IOR's or mdtest's.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,10 +8,7 @@ use super::Kind;
 use super::apart;
 use super::joined::GatewaysCall;
 use super::seat::Seats;
-use crate::VerbResult;
-use crate::exit::Exit;
 use crate::gates::GateOptions;
-use crate::out;
 use crate::typed;
 use crate::verbs::options::duration;
 
@@ -180,14 +176,13 @@ fn depth(value: &str) -> Result<u32, String> {
     (1..=sys::file_ring::DEPTH_MAX).contains(&number).then_some(number).ok_or_else(wrong)
 }
 
-/// Prints help on our own options and those of `kind`.
-pub(super) fn help(kind: Kind) -> VerbResult {
+/// Help on the options of `kind`, IOR's or mdtest's, and on our own.
+pub(crate) fn help(kind: Kind) -> String {
     let text = match kind {
         Kind::Io => IO_HELP,
         Kind::Meta => META_HELP,
     };
-    write!(out::stdout(), "{text}{OWN_HELP}")?;
-    Ok(Exit::Ok)
+    format!("{text}{OWN_HELP}")
 }
 
 const IO_HELP: &str = "\
@@ -197,8 +192,8 @@ Usage: mpirun -n N clearstream io IOR-OPTIONS
        clearstream io --ranks N [--hosts A,B] -- IOR-OPTIONS
        clearstream io --threads N -- IOR-OPTIONS
        clearstream io --ranks 2 --hosts A,B --locks DIR
-                      test whether file locks exclude other clients (works, refused, local only);
-                      DIR1@DIR2 if the ranks have the file system at different places
+                      test whether file locks exclude other clients (works, refused, local only,
+                      broken); DIR1@DIR2 if the ranks have the file system at different places
 
 Examples:
   clearstream io --threads 4 -- -w -r -t 1m -b 64m -o /tmp/ior.data
@@ -247,10 +242,10 @@ mdtest's options:
   -b -z -L       branching factor, depth; items only in the directories without subdirectories
   -u -t          one tree per task; the time to make it counts
   -w -e          bytes written to and read from each file
-  -X --verify-write -G SEED --dataPacketType T   verify data when reading, writing; its seed and type
+  -X --verify-write -G SEED --dataPacketType T   verify data when reading, writing; seed and type
   -N STRIDE      stat, read and remove what the task STRIDE ranks away created
   -R --random-seed N   in random order
-  -W SECONDS -x FILE   stonewall: stop creating files after this time; FILE stores how many there are
+  -W SECONDS -x FILE   stonewall: stop creating files after this time; FILE stores their number
   -i -f -l -s    iterations; first and last number of tasks, step
   -c -S -k       rank 0 creates for all; shared names; mknod
   -y -Y          fsync each file; sync after each phase

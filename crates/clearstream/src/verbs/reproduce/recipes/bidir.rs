@@ -55,7 +55,7 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     let holds = one > two;
     if let Some(idle) = idle_one_way(results).filter(|&idle| !holds && idle < IDLE_TO_SPARE) {
         judged.push_str(&format!(
-            "; one flow one way left this host's cores only {:.0}% idle, so the way back had to take \
+            "; one flow one way left this host's cores only {:.0}% idle, so the reverse direction had to take \
              its processor time from the way there, which the paper's hosts of 48 cores did not",
             idle * 100.0
         ));
