@@ -31,6 +31,7 @@ mod recorded_root;
 mod reproduce;
 mod reproduce_messages_root;
 mod schema;
+mod terminal;
 mod strangers_root;
 mod tune_hostile_root;
 mod tune_root;

@@ -137,6 +137,11 @@ pub(crate) fn field(name: &str, value: &Value) -> (String, String) {
     (figure_words(name.strip_prefix("is_").unwrap_or(name)), shown)
 }
 
+/// An experiment's name in words: `window-sweep` as `window sweep`. One that is written in words keeps its hyphens.
+pub(crate) fn experiment_words(name: &str) -> String {
+    if name.contains(' ') { name.to_owned() } else { name.replace('-', " ") }
+}
+
 /// The name of a phase of file-system load for people. Phases carry the number of their test in IOR's script; the only
 /// test of a command line is number 0: `write-0` is shown as `write`, `write-1` as it is.
 #[must_use]

@@ -33,7 +33,8 @@ pub(crate) fn name(key: &str) -> String {
     match key.split_once(':') {
         Some(("confirm", limit)) => format!("confirmation: {}", words(limit)),
         Some((_, _)) => key.to_owned(),
-        None if key.starts_with(char::is_uppercase) => key.to_owned(),
+        // A paper's figure, or words.
+        None if key.starts_with(char::is_uppercase) || key.contains(' ') => key.to_owned(),
         None => words(key),
     }
 }

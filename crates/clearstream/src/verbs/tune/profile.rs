@@ -104,7 +104,7 @@ fn compare(out: &mut dyn Write, profile: &Profile, json: bool) -> Result<(), Ver
         let here = here.unwrap_or(absence(key));
         writeln!(out, "\n{key} = {}   (running: {here}{word})", shown(value, advice))?;
         let mut lines = String::new();
-        show::wrapped(&mut lines, "    ", text).ok();
+        crate::verdict_text::wrapped(&mut lines, "    ", text).ok();
         write!(out, "{lines}")?;
     }
     Ok(())
