@@ -281,7 +281,8 @@ fn suggest_what_is_shown(error: &mut clap::Error, asked_of: &clap::Command) {
         _ => String::new(),
     };
     let is_shown = |name: &str| {
-        is_near(&asked, name) && asked_of.find_subcommand(name).is_some_and(|one| !one.is_hide_set())
+        is_near(&asked, name)
+            && asked_of.find_subcommand(name).is_some_and(|one| !one.is_hide_set())
     };
     let is_shown_option = |name: &str| {
         let hidden = asked_of.get_arguments().filter(|argument| argument.is_hide_set());

@@ -25,7 +25,8 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Results, VerbError> {
         return Err(VerbError::failed(format!("{name}: the file is empty")));
     }
     if let Some((how, program)) = compression(bytes) {
-        let line = format!("{name}: the file is compressed ({how}); decompress it first: {program}");
+        let line =
+            format!("{name}: the file is compressed ({how}); decompress it first: {program}");
         return Err(VerbError::failed(line));
     }
     if let Some(read) = recorded::read(bytes) {

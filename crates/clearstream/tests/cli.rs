@@ -161,7 +161,10 @@ fn only_a_word_that_is_close_is_suggested() {
 #[test]
 fn a_word_that_is_no_number_is_called_that_and_an_unknown_option_leads_to_the_known_ones() {
     for (arguments, expected) in [
-        (&["pkt", "gen", "vale0:a", "--rate", "fast"][..], "'fast' is not a number; write for example"),
+        (
+            &["pkt", "gen", "vale0:a", "--rate", "fast"][..],
+            "'fast' is not a number; write for example",
+        ),
         (&["test", "h", "-t", "abc"], "'abc' is not a number; write for example"),
         (&["io", "--zz"], "no option --zz; `clearstream io --help` lists the options"),
         (&["meta", "-q"], "no option -q; `clearstream meta --help` lists the options"),

@@ -37,10 +37,8 @@ fn widest(lines: &[String]) -> usize {
 
 #[test]
 fn running_text_is_wrapped_at_the_width_of_the_terminal() {
-    let results = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../testdata/recorded/window-sender.pcap"
-    );
+    let results =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/recorded/window-sender.pcap");
     let explain = ["explain", results];
     for columns in [60, 80] {
         let lines = lines_on(columns, &explain);

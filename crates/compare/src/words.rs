@@ -134,7 +134,8 @@ pub(crate) fn field(name: &str, value: &Value) -> (String, String) {
             fields.iter().map(part).collect::<Vec<_>>().join(", ")
         }
     };
-    (figure_words(name.strip_prefix("is_").unwrap_or(name)), shown)
+    let bare = ["is_", "has_"].into_iter().find_map(|prefix| name.strip_prefix(prefix));
+    (figure_words(bare.unwrap_or(name)), shown)
 }
 
 /// An experiment's name in words: `window-sweep` as `window sweep`. One that is written in words keeps its hyphens.

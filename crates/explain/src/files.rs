@@ -310,7 +310,9 @@ fn of_hosts(carried: &Carried, role: Role, weight: f64) -> (f64, String) {
     if shares_cores(carried) {
         return (
             0.0,
-            format!("all hosts share the cores of one machine, which do not show how busy a {name} is"),
+            format!(
+                "all hosts share the cores of one machine, which do not show how busy a {name} is"
+            ),
         );
     }
     let busy = |use_: &CoreUse| 1.0 - use_.idle;

@@ -7,7 +7,8 @@ use sys::SyscallError;
 use thiserror::Error;
 
 use crate::builtin::builtin_labs;
-use crate::file::{LabFileError, LabPlan};
+use crate::file::LabFileError;
+use crate::plan::LabPlan;
 
 /// Why a lab could not be brought up, entered, asked or taken down.
 #[derive(Debug, Error)]
@@ -260,9 +261,8 @@ mod tests {
     #[test]
     fn an_unknown_host_gets_the_hosts_and_the_guests_that_there_are() {
         let told = |hosts: &str, members: &str| {
-            let text = format!(
-                "name = \"x\"\n{hosts}\n[[switch]]\nname = \"lan\"\nhosts = [{members}]\n"
-            );
+            let text =
+                format!("name = \"x\"\n{hosts}\n[[switch]]\nname = \"lan\"\nhosts = [{members}]\n");
             let plan = crate::file::parse_lab("x", &text).unwrap();
             LabError::unknown_host(&plan, "zz").to_string()
         };

@@ -34,7 +34,8 @@ pub(crate) fn start(lab: &Lab, program: &Program) -> Result<Vec<String>, LabErro
     let keeper = program.keeper();
     let mut machines = Vec::new();
     for guest in &plan.guests {
-        let (switch, _) = plan.guest_end(&guest.name).ok_or_else(|| LabError::unknown_host(plan, &guest.name))?;
+        let (switch, _) =
+            plan.guest_end(&guest.name).ok_or_else(|| LabError::unknown_host(plan, &guest.name))?;
         let wrong = |error: packet_switch::NameError| LabError::NotStarted(error.to_string());
         let port = format!("{}:{}", switch.name, guest.name).parse().map_err(wrong)?;
         let config = MachineConfig {

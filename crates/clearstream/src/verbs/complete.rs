@@ -232,12 +232,10 @@ fn names(wanted: &Wanted) -> Vec<String> {
         Wanted::Models => dve::EXAMPLES.iter().map(|model| model.name.to_owned()).collect(),
         Wanted::Help(words) => commands_and_topics(words),
         Wanted::Plans => plans::builtin_names().map(str::to_owned).collect(),
-        Wanted::Gateways(file) => of_plan(file, |plan| {
-            plan.gateways.iter().map(|gateway| gateway.name.clone()).collect()
-        }),
-        Wanted::PlanHosts(file) => {
-            of_plan(file, |plan| plan.names().map(str::to_owned).collect())
+        Wanted::Gateways(file) => {
+            of_plan(file, |plan| plan.gateways.iter().map(|gateway| gateway.name.clone()).collect())
         }
+        Wanted::PlanHosts(file) => of_plan(file, |plan| plan.names().map(str::to_owned).collect()),
         Wanted::Interfaces => interfaces(),
         Wanted::Settings => {
             tuning::every_key(&interfaces()).iter().map(ToString::to_string).collect()

@@ -85,7 +85,9 @@ const TEXT_BYTES_MAX: u64 = 16 << 20;
 
 /// Reads a model or a file of formulas; `-` is standard input.
 pub(super) fn read(path: &Path) -> Result<String, VerbError> {
-    let at = |what: &dyn std::fmt::Display| VerbError::usage(format!("{}: {what}", store::input_name(path)));
+    let at = |what: &dyn std::fmt::Display| {
+        VerbError::usage(format!("{}: {what}", store::input_name(path)))
+    };
     let mut bytes = Vec::new();
     let limit = TEXT_BYTES_MAX + 1;
     let taken = if path == Path::new("-") {

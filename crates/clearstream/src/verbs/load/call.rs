@@ -272,7 +272,8 @@ Options of ClearStream:
   --stall-limit TIME  a call that takes longer counts as hung and ends the test (300s)
 ";
 
-const IO_OWN_HELP: &str = "  --uring DEPTH       transfer by io_uring, DEPTH transfers at a time per rank
+const IO_OWN_HELP: &str =
+    "  --uring DEPTH       transfer by io_uring, DEPTH transfers at a time per rank
   --fail-below [FIGURE=]VALUE, --fail-above FIGURE=VALUE, --require NAME
                       gates: exit code 3 unless the median of the repetitions (--require: each)
                       holds, for each of write and read: throughput (500M: MiB/s), transfers,
@@ -283,7 +284,8 @@ Exit codes: 0 ok, 1 failed or incomplete, 2 usage, 3 data differed from what was
 or a gate was missed, 4 a privilege, a library or a launcher is missing, 128+n signal n.
 ";
 
-const META_OWN_HELP: &str = "  --fail-below [FIGURE=]VALUE, --fail-above FIGURE=VALUE, --require NAME
+const META_OWN_HELP: &str =
+    "  --fail-below [FIGURE=]VALUE, --fail-above FIGURE=VALUE, --require NAME
                       gates: exit code 3 unless the median of the iterations (--require: each)
                       holds, for each phase: throughput (5k: 5000 items/s), latency_p50,
                       latency_p99, latency_p99.9, failed_calls; verified, no-failed-calls.

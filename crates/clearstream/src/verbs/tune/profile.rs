@@ -6,7 +6,6 @@ use std::path::Path;
 use serde_json::json;
 use tuning::profile::{Profile, judge, names, own, read};
 
-use super::show;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::profiles::{running_values, shown, word};
