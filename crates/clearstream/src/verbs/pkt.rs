@@ -158,7 +158,8 @@ fn frame_rate(text: &str) -> Result<u64, String> {
         ));
     }
     if unit == text.trim() && !unit.is_empty() {
-        return Err(format!("'{text}' is not a number; write for example 1000, 64k or 1.5M"));
+        let what = if unit.starts_with('-') { "negative" } else { "not a number" };
+        return Err(format!("'{text}' is {what}; write for example 1000, 64k or 1.5M"));
     }
     if !["", "k", "K", "m", "M", "g", "G"].contains(&prefix) {
         return Err(format!(

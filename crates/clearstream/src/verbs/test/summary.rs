@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn medians_name_the_figure_without_its_unit_and_show_it_with_it() {
         for (figure, value, told) in [
-            ("transactions_per_s", 38.0, "median     transactions 38.0/s (n=1)\n"),
+            ("transactions_per_s", 37.9, "median     transactions 37.9/s (n=1)\n"),
             ("forward_received_bits_per_s", 1e9, "median     forward received 1.00 Gbit/s (n=1)\n"),
             ("rtt_p50_s", 0.0264, "median     rtt p50 26.4 ms (n=1)\n"),
         ] {
