@@ -1,5 +1,5 @@
-//! An endpoint: the machine, its socket, the program's operations and peers. Progress is made only
-//! inside the program's calls; nothing here waits but [`Endpoint::close`], for a bounded time.
+//! An endpoint: the machine, its socket, the program's operations and peers. Progress is made only inside the program's
+//! calls, but that `backstop` sends short messages that wait; nothing here blocks but [`Endpoint::close`], for a bounded time.
 
 mod endings;
 mod initiate;
