@@ -334,3 +334,43 @@ fn a_plan_of_what_could_not_run_is_refused_as_the_job_would_be() {
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("not enough slots"), "{text}");
 }
+
+/// A launcher that says what that of Open MPI 5.0.11 says, and starts nothing: it prints what ranks would be told.
+fn launcher_of_release_5(folder: &std::path::Path) -> PathBuf {
+    let script = "#!/bin/sh\ncase $1 in\n--version) echo 'mpirun (Open MPI) 5.0.11' ;;\n--display-map) cat <<END\n\
+        Binding policy: CORE:IF-SUPPORTED  Cpu set: N/A  PPR: N/A  Cpus-per-rank: N/A  Cpu Type: CORE\n\
+        Data for node: $(uname -n)\tState: 3\n\
+        \x20       Data for proc: [prterun-vm-1@1,0]\n\
+        \x20       \tBinding: package[0][core:L0]\n\
+        END\n;;\n*) env ;;\nesac\n";
+    for (name, text) in [("mpirun", script), ("ompi_info", "#!/bin/sh\necho mca:mtl:ofi:version\n")]
+    {
+        let path = folder.join(name);
+        std::fs::write(&path, text).expect("a script");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).expect("executable");
+    }
+    folder.join("mpirun")
+}
+
+#[test]
+fn ranks_of_open_mpi_5_are_placed_and_reach_the_memory_of_peers_through_the_provider() {
+    let scratch = Scratch::new("mpi-release-5").expect("a folder");
+    let launcher = launcher_of_release_5(scratch.path());
+    let launcher = launcher.to_str().expect("a plain path");
+    let plan = planned(&["--interface", "lo", "--", launcher, "-n", "1", "true"]);
+    assert_eq!(plan["ranks"][0]["is_here"], true, "{plan}");
+    assert_eq!(plan["ranks"].as_array().map(Vec::len), Some(1), "{plan}");
+
+    let (code, text) = told(mpi(&["--interface", "lo"]).args(["--", launcher, "-n", "1", "true"]));
+    assert_eq!(code, Some(0), "{text}");
+    for line in ["OMPI_MCA_osc=^pt2pt,ucx", "OMPI_MCA_btl=self,ofi"] {
+        assert!(text.lines().any(|one| one == line), "{line}: {text}");
+    }
+    assert!(text.contains("FI_CLEARSTREAM_CORES="), "{text}");
+
+    let asked = ["--one-sided", "messages", "--", launcher, "-n", "1", "true"];
+    let (code, text) = told(&mut mpi(&asked));
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("leave the option out"), "{text}");
+}

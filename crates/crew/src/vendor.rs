@@ -57,7 +57,8 @@ impl<'a> ManualLine<'a> {
 /// Most ranks that are read of a table.
 const RANKS_MAX: usize = 1 << 20;
 
-/// The ranks in Open MPI's table (`--display-map`), by number.
+/// The ranks in Open MPI's table (`--display-map`), by number. Release 4 has a line for each rank; release 5 has a paragraph, with
+/// the binding in a line of its own.
 pub(crate) fn mapped_ranks(table: &str) -> Vec<MappedRank> {
     let mut ranks: Vec<MappedRank> = Vec::new();
     let mut host = "";
@@ -69,6 +70,15 @@ pub(crate) fn mapped_ranks(table: &str) -> Vec<MappedRank> {
             && ranks.len() < RANKS_MAX
         {
             ranks.push(MappedRank { rank, host: host.to_owned(), bound: bound_threads(rest) });
+        } else if let Some((_, rest)) = line.split_once("Data for proc: [")
+            && let Some(rank) = rest.rsplit_once(',').and_then(|(_, rank)| number_at(rank))
+            && ranks.len() < RANKS_MAX
+        {
+            ranks.push(MappedRank { rank, host: host.to_owned(), bound: Vec::new() });
+        } else if let Some((_, rest)) = line.split_once("Binding: ")
+            && let Some(rank) = ranks.last_mut()
+        {
+            rank.bound = bound_cores(rest);
         }
     }
     ranks.sort_by_key(|rank| rank.rank);
@@ -89,6 +99,29 @@ fn bound_threads(text: &str) -> Vec<BoundThread> {
         let last = threads[digits..].strip_prefix('-').and_then(number_at).unwrap_or(first);
         let threads = first..=last.min(first.saturating_add(THREADS_MAX));
         bound.extend(threads.map(|thread| BoundThread { core, thread }));
+    }
+    bound.sort_unstable();
+    bound.dedup();
+    bound
+}
+
+/// `package[0][core:L0-1,3]package[1][core:L8]` of release 5: whole cores by the launcher's numbers, each with as many hardware
+/// threads as a core may have; those that it has not are nobody's. Nothing where no core is named, or by other numbers.
+fn bound_cores(text: &str) -> Vec<BoundThread> {
+    /// Hardware threads of a core, at most.
+    const THREADS_MAX: u32 = 8;
+    /// Cores of a range, at most; a larger range is no range.
+    const CORES_MAX: u32 = 4096;
+    let mut bound = Vec::new();
+    for part in text.split("[core:L").skip(1) {
+        let list = part.split(']').next().unwrap_or_default();
+        for range in list.split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (Some(first), Some(last)) = (number_at(first), number_at(last)) else { continue };
+            for core in first..=last.min(first.saturating_add(CORES_MAX)) {
+                bound.extend((0..THREADS_MAX).map(|thread| BoundThread { core, thread }));
+            }
+        }
     }
     bound.sort_unstable();
     bound.dedup();
@@ -150,10 +183,54 @@ mod tests {
     }
 
     #[test]
+    fn a_table_of_release_5_tells_host_and_cores_of_each_rank() {
+        // As release 5.0.11 wrote it, but for the last two ranks.
+        let table = "\n=================================   JOB MAP   =================================\n\
+             Data for JOB prterun-vm-1@1 offset 0 Total slots allocated 2\n\
+             Mapper requested: NULL  Last mapper: round_robin  Mapping policy: BYCORE:NOOVERSUBSCRIBE  Ranking policy: FILL\n\
+             Binding policy: CORE:IF-SUPPORTED  Cpu set: N/A  PPR: N/A  Cpus-per-rank: N/A  Cpu Type: CORE\n\
+             Num nodes: 1\n\n\
+             Data for node: vm\tState: 3\tFlags: DAEMON_LAUNCHED:LOCATION_VERIFIED:MAPPED:SLOTS_GIVEN\n\
+             \x20               resolved from localhost\n\
+             \x20       Daemon: [prterun-vm-1@0,0]\tDaemon launched: True\n\
+             \x20       Data for proc: [prterun-vm-1@1,0]\n\
+             \x20               Pid: 0\tLocal rank: 0\tNode rank: 0\tApp rank: 0\n\
+             \x20       \tBinding: package[0][core:L1]\n\
+             \x20       Data for proc: [prterun-vm-1@1,1]\n\
+             \x20       \tBinding: UNBOUND\n\
+             Data for node: far\tState: 3\n\
+             \x20       Data for proc: [prterun-vm-1@1,2]\n\
+             \x20       \tBinding: package[0][core:L0-1,3]package[1][core:L8]\n";
+        let ranks = mapped_ranks(table);
+        let hosts: Vec<(u32, &str)> =
+            ranks.iter().map(|one| (one.rank, one.host.as_str())).collect();
+        assert_eq!(hosts, [(0, "vm"), (1, "vm"), (2, "far")]);
+        let cores = |rank: &MappedRank| {
+            let mut cores: Vec<u32> = rank.bound.iter().map(|one| one.core).collect();
+            cores.dedup();
+            cores
+        };
+        assert_eq!(
+            ranks.iter().map(cores).collect::<Vec<_>>(),
+            [vec![1], vec![], vec![0, 1, 3, 8]]
+        );
+        assert_eq!(ranks[0].bound.len(), 8, "each thread that the core may have");
+    }
+
+    #[test]
     fn any_text_is_a_table_with_ranks_or_without() {
-        for text in ["", "Process rank: x", "Process rank: 1 [core 1[hwt 9-", "[core [hwt"] {
+        for text in [
+            "",
+            "Data for proc: [",
+            "Binding: [core:L",
+            "Process rank: x",
+            "Process rank: 1 [core 1[hwt 9-",
+            "[core [hwt",
+        ] {
             assert!(mapped_ranks(text).len() <= 1, "{text}");
         }
+        let huge = "Data for proc: [a,1]\nBinding: package[0][core:L0-4294967295]";
+        assert!(mapped_ranks(huge)[0].bound.len() < 40_000);
         let huge = "Process rank: 1 Bound: [core 1[hwt 0-4294967295]]";
         assert_eq!(mapped_ranks(huge)[0].bound.len(), 65);
     }

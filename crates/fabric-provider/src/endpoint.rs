@@ -1,10 +1,11 @@
-//! An endpoint: the machine, its socket, the program's operations and peers. Progress is made only
-//! inside the program's calls; nothing here waits but [`Endpoint::close`], for a bounded time.
+//! An endpoint: the machine, its socket, the program's operations and peers. Progress is made only inside the program's
+//! calls, but that `backstop` sends short messages that wait; nothing here blocks but [`Endpoint::close`], for a bounded time.
 
 mod endings;
 mod initiate;
 mod live;
 mod progress;
+mod sending;
 mod site;
 mod target;
 mod unmatched;
@@ -15,6 +16,8 @@ use endings::{flags_of, number_of};
 use initiate::Started;
 pub(crate) use initiate::{Given, Order};
 use live::Live;
+use sending::Burst;
+pub(crate) use sending::Looked;
 pub(crate) use site::Site;
 use site::planned_sockets;
 use target::Target;
@@ -24,10 +27,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use messaging::{
-    Channel, ClaimId, Config, Machine, OperationError, Path, PeerId, Receive, Send, SendMode,
+    Channel, ClaimId, Config, Machine, OperationError, Path, PeerId, Receive, SendMode,
 };
 
 use crate::abi;
+use crate::backstop::Backstop;
 use crate::buffers::{Buffers, Lent};
 use crate::fence::Number;
 use crate::interfaces;
@@ -146,6 +150,10 @@ pub(crate) struct Endpoint {
     started: Started,
     /// Access of peers to memory of this process.
     target: Target,
+    /// Short messages that wait for further ones.
+    burst: Burst,
+    /// Sends them where the program calls nothing; none: no message waits.
+    pub(crate) backstop: Option<Backstop>,
     /// Packets to itself.
     own: VecDeque<Vec<u8>>,
     scratch: Vec<u8>,
@@ -228,6 +236,8 @@ impl Endpoint {
             claims: Vec::new(),
             started: Started::default(),
             target: Target::default(),
+            burst: Burst::default(),
+            backstop: None,
             own: VecDeque::new(),
             scratch: Vec::new(),
         })
@@ -279,75 +289,6 @@ impl Endpoint {
             return peer.0.into();
         }
         self.addresses.get(peer.0 as usize).copied().unwrap_or(abi::ADDR_UNSPEC)
-    }
-
-    /// Sends a message. Its packets leave at once, as far as they may.
-    pub(crate) fn send(&mut self, out: &Outgoing, queues: &mut Queues<'_>) -> Result<(), Number> {
-        let outcome = self.begin_send(out);
-        match outcome {
-            Ok(now_ns) => {
-                if out.mode == SendMode::Inject {
-                    self.end_inject(out, queues);
-                }
-                self.transmit(now_ns);
-                self.settle(queues);
-            }
-            Err(libc::EAGAIN) => {
-                self.buffers.give_back(out.lent.buffer);
-                self.progress(queues);
-            }
-            Err(_) => self.buffers.give_back(out.lent.buffer),
-        }
-        outcome.map(|_now_ns| ())
-    }
-
-    /// An inject is over as soon as its bytes are copied.
-    fn end_inject(&mut self, out: &Outgoing, queues: &mut Queues<'_>) {
-        self.buffers.give_back(out.lent.buffer);
-        queues.count(self.binding.send_counter, true);
-        if out.is_told {
-            let ended = self.ended(abi::SEND | flags_of(out.channel), out.context, None);
-            queues.push(self.binding.send_queue, ended);
-        }
-    }
-
-    /// Returns when it began.
-    fn begin_send(&mut self, out: &Outgoing) -> Result<u64, Number> {
-        let peer = self.peer(out.to)?;
-        self.reach(out.to, peer);
-        let is_inject = out.mode == SendMode::Inject;
-        let flags = abi::SEND | flags_of(out.channel);
-        let context = if is_inject {
-            0
-        } else {
-            self.operations.insert(Operation {
-                context: out.context,
-                flags,
-                is_told: out.is_told,
-                buffer: out.lent.buffer,
-                address: 0,
-                is_multi: false,
-                is_discarded: false,
-                receive: None,
-            })
-        };
-        let send = Send {
-            peer,
-            channel: out.channel,
-            match_bits: out.tag,
-            data: out.data,
-            buffer: out.lent.buffer,
-            offset: 0,
-            length_bytes: out.lent.length_bytes,
-            mode: out.mode,
-            context,
-        };
-        let now_ns = self.now_ns();
-        let outcome = self.machine.send(now_ns, &send, &self.buffers).map(|()| now_ns);
-        if !is_inject && outcome.is_err() {
-            self.operations.remove(context);
-        }
-        outcome.map_err(number_of)
     }
 
     /// Posts a receive.

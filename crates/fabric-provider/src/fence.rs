@@ -41,6 +41,11 @@ impl State {
         (endpoints, Queues { queues, counters, regions })
     }
 
+    /// Sends the messages that wait for further ones.
+    pub(crate) fn send_waiting(&mut self) {
+        self.endpoints.iter_mut().flatten().for_each(Endpoint::send_waiting);
+    }
+
     /// Makes progress at each endpoint.
     pub(crate) fn progress(&mut self) {
         let (endpoints, mut queues) = self.endpoints_and_queues();
@@ -63,6 +68,12 @@ impl Shared {
             return Err(libc::EIO);
         }
         self.state.lock().map_err(|_poisoned| libc::EIO)
+    }
+
+    /// None where another thread is in a call, and where [`lock`](Self::lock) fails.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        let is_own = GENERATION.load(Ordering::Relaxed) == self.generation;
+        is_own.then(|| self.state.try_lock().ok()).flatten()
     }
 }
 

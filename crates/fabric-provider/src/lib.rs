@@ -9,6 +9,7 @@
 //! * `remote`: what such access asks for and what it does; `endpoint`'s `initiate` and `target` carry it;
 //! * `endpoint`: a `messaging::Machine` with its socket, its operations and its peers; progress is
 //!   made only inside calls;
+//! * `backstop`: short messages of a burst wait for further ones, but not for long;
 //! * [`engine`]: the same endpoint for libraries with another interface than libfabric's;
 //! * `buffers`: the program's memory, which the machine reaches by number;
 //! * `presence`: whether a silent peer's process is there;
@@ -20,6 +21,7 @@
 )]
 
 mod abi;
+mod backstop;
 mod buffers;
 mod calls;
 mod endpoint;

@@ -9,6 +9,7 @@ use crate::abi::{
     self, AvAttr, CqAttr, DomainOps, EqOps, FabricAttr, FabricOps, Fid, FidAv, FidCntr, FidCq,
     FidDomain, FidEp, FidEq, FidFabric, FidOps, Info, unserved,
 };
+use crate::backstop::Backstop;
 use crate::calls;
 use crate::endpoint::{Binding, Endpoint};
 use crate::fence::{Number, Object, Shared, State, answer_int, keep};
@@ -209,6 +210,9 @@ unsafe extern "C" fn open_endpoint(
         let count = state.vectors.iter().flatten().map(Vec::len).sum();
         let new = Endpoint::open(binding, count)?;
         let index = keep(&mut state.endpoints, new);
+        if let Some(endpoint) = &mut state.endpoints[index] {
+            endpoint.backstop = Some(Backstop::new(&shared, index));
+        }
         drop(state);
         let new = calls::endpoint(fid(abi::CLASS_EP, context, &ENDPOINT_FID));
         // SAFETY: C gives room for a pointer.

@@ -19,6 +19,8 @@ const SEGMENTS_MAX: usize = 64;
 const SEND_BYTES_MAX: usize = 65_000;
 /// Datagrams of one receive, where each comes by itself.
 const BATCH_COUNT: usize = 32;
+/// Packets in a row that came by themselves, after which others probably follow.
+const SINGLES_IN_A_ROW: u32 = 3;
 /// Asked for as receive buffer; without privileges the kernel gives what `net.core.rmem_max` allows.
 const RECEIVE_BUFFER_BYTES: u64 = 4 << 20;
 /// Peers that have a socket of their own; packets to further ones leave from the one that receives.
@@ -93,8 +95,10 @@ pub(crate) struct Udp {
     received: Box<[u8]>,
     /// Several that the kernel did not join; made when the first come.
     batch: Option<ReceiveBatch>,
-    /// The last datagrams were as long as they may be and not joined: others probably follow, which one call takes in.
+    /// The last datagrams were not joined, and as long as they may be or many: others probably follow, which one call takes in.
     are_single: bool,
+    /// Receives in a row that each found one packet.
+    singles_count: u32,
     /// The kernel cuts and joins.
     is_cutting: bool,
     packet_bytes_max: usize,
@@ -128,6 +132,7 @@ impl Udp {
             received: vec![0; usize::from(u16::MAX)].into_boxed_slice(),
             batch: None,
             are_single: false,
+            singles_count: 0,
             is_cutting: joins && cuts,
             packet_bytes_max,
             waiting: Vec::with_capacity(SEND_BYTES_MAX),
@@ -292,10 +297,17 @@ impl Udp {
         if std::mem::take(&mut self.are_single) {
             return self.receive_batch(each);
         }
-        let length_bytes = self.shared.socket.recv(&mut self.received).ok()?;
+        let Ok(length_bytes) = self.shared.socket.recv(&mut self.received) else {
+            self.singles_count = 0;
+            return None;
+        };
         self.receives_count += 1;
-        self.are_single = length_bytes == self.packet_bytes_max;
-        for_each_packet(&self.received[..length_bytes], &mut each);
+        let joined = &self.received[..length_bytes];
+        let is_single = wire::first_packet_bytes(joined) == length_bytes;
+        self.singles_count = if is_single { self.singles_count.saturating_add(1) } else { 0 };
+        self.are_single =
+            length_bytes == self.packet_bytes_max || self.singles_count >= SINGLES_IN_A_ROW;
+        for_each_packet(joined, &mut each);
         Some(length_bytes)
     }
 

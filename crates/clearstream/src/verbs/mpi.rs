@@ -163,9 +163,10 @@ struct TransportArgs {
     /// and say why.
     #[arg(long, value_name = "HOW", value_enum)]
     shared_memory: Option<SharedMemory>,
-    /// What carries one-sided operations (MPI_Put, MPI_Get, MPI_Accumulate).
-    #[arg(long, value_name = "HOW", value_enum, default_value = "messages")]
-    one_sided: OneSided,
+    /// What carries one-sided operations (MPI_Put, MPI_Get, MPI_Accumulate) [default: messages with Open MPI 4; memory with
+    /// Open MPI 5, which has no other way].
+    #[arg(long, value_name = "HOW", value_enum)]
+    one_sided: Option<OneSided>,
 }
 
 pub(crate) fn run(args: &MpiArgs, json: bool) -> VerbResult {
@@ -183,17 +184,18 @@ fn start(args: &MpiArgs) -> VerbResult {
     store::check_outputs([args.report.as_deref()])?;
     let library = library(args.library.as_deref())?;
     refuse_other_ways(arguments, args.transport.one_sided)?;
-    match check_launcher(launcher) {
-        Ok(()) => {}
+    let one_sided = match check_launcher(launcher) {
+        Ok(release) => OneSided::chosen(args.transport.one_sided, release)?,
         Err(LauncherError::NotRun(error)) => return Ok(not_run(launcher, &error)),
         Err(LauncherError::Unfit(line)) => return Err(VerbError::missing(line)),
-    }
+    };
+    refuse_other_ways(arguments, Some(one_sided))?;
     check_interface(args.transport.interface.as_deref(), arguments)?;
     let shared_memory = shared_memory(args.transport.shared_memory)?;
     let port = port(args.transport.port.as_deref())?;
     let folder = library.parent().unwrap_or(Path::new("/"));
     let mut command = Command::new(launcher);
-    let one_sided = args.transport.one_sided.parameters().iter().copied();
+    let one_sided = one_sided.parameters().iter().copied();
     command.envs(OPEN_MPI).envs(one_sided).env("FI_PROVIDER_PATH", folder);
     command.env(SHARED_MEMORY_VARIABLE, shared_memory.value());
     if let Some(interface) = &args.transport.interface {
@@ -395,8 +397,9 @@ fn library(given: Option<&Path>) -> Result<PathBuf, VerbError> {
 }
 
 /// Refuses a job whose arguments select another transport, because its messages would use that.
-fn refuse_other_ways(arguments: &[OsString], one_sided: OneSided) -> Result<(), VerbError> {
-    let choices = CHOICES.iter().chain(one_sided.further_choices());
+fn refuse_other_ways(arguments: &[OsString], one_sided: Option<OneSided>) -> Result<(), VerbError> {
+    let further = one_sided.map_or(&[][..], OneSided::further_choices);
+    let choices = CHOICES.iter().chain(further);
     let is_mca = |word: &OsString| word.as_encoded_bytes().ends_with(b"-mca");
     for pair in arguments.windows(2) {
         if is_mca(&pair[0]) && choices.clone().any(|choice| pair[1] == **choice) {
@@ -409,8 +412,8 @@ fn refuse_other_ways(arguments: &[OsString], one_sided: OneSided) -> Result<(), 
     Ok(())
 }
 
-/// Checks that the launcher is Open MPI's with libfabric; the error says what is missing.
-fn check_launcher(launcher: &OsStr) -> Result<(), LauncherError> {
+/// Checks that the launcher is Open MPI's with libfabric, and returns its release, 4 or 5; the error says what is missing.
+fn check_launcher(launcher: &OsStr) -> Result<u32, LauncherError> {
     let name = launcher.display();
     let asked = Command::new(launcher).arg("--version").output();
     let asked = asked.map_err(LauncherError::NotRun)?;
@@ -437,7 +440,16 @@ fn check_launcher(launcher: &OsStr) -> Result<(), LauncherError> {
             "the Open MPI of {name} was built without libfabric (it has no component mtl/ofi)"
         )));
     }
-    Ok(())
+    Ok(release(&version))
+}
+
+/// The release that a launcher's answer to `--version` names, 4 if it names none. PRRTE's own launcher is that of release 5.
+fn release(version: &str) -> u32 {
+    if version.contains("PRRTE") {
+        return 5;
+    }
+    let number = version.split_once(") ").map_or("", |(_, number)| number);
+    number.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(4)
 }
 
 /// Path of a program, with symbolic links resolved.
@@ -453,6 +465,23 @@ fn found(program: &OsStr) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_release_names_itself() {
+        for (answer, expected) in [
+            ("mpirun (Open MPI) 5.0.11\n\nReport bugs to", 5),
+            ("mpirun.openmpi (OpenRTE) 4.1.4\n", 4),
+            ("prterun (PRRTE) 3.0.13\n", 5),
+            ("(Open MPI", 4),
+        ] {
+            assert_eq!(release(answer), expected, "{answer}");
+        }
+        let messages = Some(OneSided::Messages);
+        assert_eq!(OneSided::chosen(None, 4).ok(), messages);
+        assert_eq!(OneSided::chosen(None, 5).ok(), Some(OneSided::Memory));
+        assert_eq!(OneSided::chosen(messages, 4).ok(), messages);
+        assert!(OneSided::chosen(messages, 5).is_err());
+    }
 
     #[test]
     fn the_first_line_names_the_ways_that_messages_take() {

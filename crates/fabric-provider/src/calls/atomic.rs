@@ -102,6 +102,19 @@ struct Call {
     result: Elements,
 }
 
+impl Call {
+    /// Of as many elements as there are operands; `elements` are the operands, what is compared, and the result.
+    fn new(
+        shape: Shape,
+        access: Access,
+        (op, datatype): (u32, u32),
+        elements: [Elements; 3],
+    ) -> Self {
+        let [operand, compared, result] = elements;
+        Self { access, shape, op, datatype, count: None, operand, compared, result }
+    }
+}
+
 /// Starts it.
 ///
 /// # Safety
@@ -208,10 +221,8 @@ unsafe extern "C" fn write(
     context: Context,
 ) -> isize {
     let access = Access::new(to, addr, key, context);
-    let (operand, compared, result) =
-        (Elements::Whole(buffer, count), Elements::Nothing, Elements::Nothing);
-    let (shape, count) = (Shape::Update, None);
-    let call = Call { access, shape, op, datatype, count, operand, compared, result };
+    let elements = [Elements::Whole(buffer, count), Elements::Nothing, Elements::Nothing];
+    let call = Call::new(Shape::Update, access, (op, datatype), elements);
     // SAFETY: an endpoint of this provider's and C's elements, as below.
     unsafe { start(ep, &call) }
 }
@@ -229,10 +240,8 @@ unsafe extern "C" fn writev(
     context: Context,
 ) -> isize {
     let access = Access::new(to, addr, key, context);
-    let (operand, compared, result) =
-        (Elements::Parts(parts, count), Elements::Nothing, Elements::Nothing);
-    let (shape, count) = (Shape::Update, None);
-    let call = Call { access, shape, op, datatype, count, operand, compared, result };
+    let elements = [Elements::Parts(parts, count), Elements::Nothing, Elements::Nothing];
+    let call = Call::new(Shape::Update, access, (op, datatype), elements);
     // SAFETY: as above.
     unsafe { start(ep, &call) }
 }
@@ -254,10 +263,8 @@ unsafe extern "C" fn inject(
     op: u32,
 ) -> isize {
     let access = Access::inject(to, addr, key, None);
-    let (operand, compared, result) =
-        (Elements::Whole(buffer, count), Elements::Nothing, Elements::Nothing);
-    let (shape, count) = (Shape::Update, None);
-    let call = Call { access, shape, op, datatype, count, operand, compared, result };
+    let elements = [Elements::Whole(buffer, count), Elements::Nothing, Elements::Nothing];
+    let call = Call::new(Shape::Update, access, (op, datatype), elements);
     // SAFETY: as above.
     unsafe { start(ep, &call) }
 }
@@ -277,10 +284,9 @@ unsafe extern "C" fn readwrite(
     context: Context,
 ) -> isize {
     let access = Access::new(to, addr, key, context);
-    let (operand, compared, result) =
-        (Elements::Whole(buffer, count), Elements::Nothing, Elements::Whole(result, count));
-    let (shape, count) = (Shape::Fetch, None);
-    let call = Call { access, shape, op, datatype, count, operand, compared, result };
+    let elements =
+        [Elements::Whole(buffer, count), Elements::Nothing, Elements::Whole(result, count)];
+    let call = Call::new(Shape::Fetch, access, (op, datatype), elements);
     // SAFETY: as above.
     unsafe { start(ep, &call) }
 }
@@ -301,10 +307,9 @@ unsafe extern "C" fn readwritev(
     context: Context,
 ) -> isize {
     let access = Access::new(to, addr, key, context);
-    let (operand, compared, result) =
-        (Elements::Parts(parts, count), Elements::Nothing, Elements::Parts(results, results_count));
-    let (shape, count) = (Shape::Fetch, None);
-    let call = Call { access, shape, op, datatype, count, operand, compared, result };
+    let elements =
+        [Elements::Parts(parts, count), Elements::Nothing, Elements::Parts(results, results_count)];
+    let call = Call::new(Shape::Fetch, access, (op, datatype), elements);
     // SAFETY: as above.
     unsafe { start(ep, &call) }
 }
@@ -339,10 +344,8 @@ unsafe extern "C" fn compwrite(
     context: Context,
 ) -> isize {
     let access = Access::new(to, addr, key, context);
-    let [operand, compared, result] =
-        [buffer, compared, result].map(|start| Elements::Whole(start, count));
-    let (shape, count) = (Shape::Compare, None);
-    let call = Call { access, shape, op, datatype, count, operand, compared, result };
+    let elements = [buffer, compared, result].map(|start| Elements::Whole(start, count));
+    let call = Call::new(Shape::Compare, access, (op, datatype), elements);
     // SAFETY: as above.
     unsafe { start(ep, &call) }
 }
@@ -366,13 +369,12 @@ unsafe extern "C" fn compwritev(
     context: Context,
 ) -> isize {
     let access = Access::new(to, addr, key, context);
-    let (operand, compared, result) = (
+    let elements = [
         Elements::Parts(parts, count),
         Elements::Parts(compared, compared_count),
         Elements::Parts(results, results_count),
-    );
-    let (shape, count) = (Shape::Compare, None);
-    let call = Call { access, shape, op, datatype, count, operand, compared, result };
+    ];
+    let call = Call::new(Shape::Compare, access, (op, datatype), elements);
     // SAFETY: as above.
     unsafe { start(ep, &call) }
 }

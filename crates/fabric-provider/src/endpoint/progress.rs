@@ -49,6 +49,9 @@ impl Endpoint {
         if is_overdue {
             self.handle_timeouts(now_ns, may_have_more);
         }
+        if has_received {
+            self.burst.end();
+        }
         let now_ns = if has_received { self.now_ns() } else { now_ns };
         self.transmit(now_ns);
         self.settle(queues);
@@ -116,6 +119,7 @@ impl Endpoint {
     }
 
     pub(super) fn transmit(&mut self, now_ns: u64) {
+        self.burst.leave();
         loop {
             while let Some(copy) = self.machine.poll_copy() {
                 let is_whole = self.local.copy(&copy, &mut self.buffers);

@@ -53,6 +53,8 @@ unsafe fn take(
     let mut state = object.shared.lock()?;
     if state.queues[object.index].as_ref().is_none_or(crate::queue::Queue::is_empty) {
         state.progress();
+    } else {
+        state.send_waiting();
     }
     let queue = state.queues[object.index].as_mut().ok_or(libc::EINVAL)?;
     let mut taken = 0;

@@ -64,3 +64,21 @@ fn a_rank_with_a_null_buffer_ends_its_job_and_says_why() {
     assert!(ran.said().lines().all(|line| line != "put"), "{}", ran.said());
     assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
 }
+
+/// Short messages of a burst leave several with one send, in order, and none waits for the next call of a rank that
+/// computes.
+#[test]
+fn a_burst_of_short_messages_leaves_in_few_sends_and_without_further_calls() {
+    let scratch = Scratch::new("provider-burst").expect("a folder");
+    let program = compiled("burst", &built(&format!("mpi-burst-{}", std::process::id())));
+    let mut command = mpirun(&scratch, 2);
+    command.args(["-x", "FI_CLEARSTREAM_SHM"]).env("FI_CLEARSTREAM_SHM", "off");
+    let ran = run(&scratch, command.arg(program));
+    assert!(ran.output.status.success(), "{}", ran.said());
+    let said = ran.said();
+    let latest_us = said.lines().find_map(|line| line.strip_prefix("latest ")?.parse::<u64>().ok());
+    assert!(latest_us.is_some_and(|latest_us| latest_us < 1_000_000), "{said}");
+    let sends: u64 = ran.counters("sends").iter().sum();
+    let sent_pkts: u64 = ran.counters("sent_pkts").iter().sum();
+    assert!(sent_pkts > 200 * 64 && 2 * sends < sent_pkts, "{sends} of {sent_pkts}");
+}

@@ -140,6 +140,8 @@ pub(crate) struct World {
     pub(crate) lose: Vec<u64>,
     /// Hosts share memory.
     pub(crate) shared: Option<Shared>,
+    /// Share of sends whose packets leave with a later call, as those of a burst do, within 200 µs.
+    pub(crate) waiting: f64,
 }
 
 /// Nodes that read each other's memory, over paths that are full at times.
@@ -193,6 +195,7 @@ impl World {
             recorded: None,
             lose: Vec::new(),
             shared: None,
+            waiting: 0.0,
         };
         for index in 0..count {
             let machine = Machine::new(adapt(config(index, seed))).expect("a sound configuration");
@@ -251,7 +254,12 @@ impl World {
             context: buffer.0,
         };
         node.machine.send(self.now_ns, &send, &node.memory).expect("room to send");
-        self.pump(from);
+        if self.waiting > 0.0 && self.random.chance(self.waiting) {
+            let at_ns = self.now_ns + self.random.below(200_000);
+            self.wake(from, at_ns);
+        } else {
+            self.pump(from);
+        }
         buffer.0
     }
 

@@ -1,5 +1,7 @@
 //! How one-sided operations of a job are carried.
 
+use crate::exit::VerbError;
+
 /// What carries `MPI_Put`, `MPI_Get` and the like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum OneSided {
@@ -10,6 +12,21 @@ pub(super) enum OneSided {
 }
 
 impl OneSided {
+    /// What is asked for, or what this release of Open MPI can do.
+    ///
+    /// # Errors
+    /// Messages are asked for, and the release has no component that sends them: windows could not be created.
+    pub(super) fn chosen(asked: Option<Self>, release: u32) -> Result<Self, VerbError> {
+        match asked {
+            Some(Self::Messages) if release >= 5 => Err(VerbError::usage(format!(
+                "--one-sided messages: Open MPI {release} cannot carry one-sided operations by messages; leave the option out"
+            ))),
+            Some(asked) => Ok(asked),
+            None if release >= 5 => Ok(Self::Memory),
+            None => Ok(Self::Messages),
+        }
+    }
+
     /// Open MPI's parameters. Without them one-sided operations would go past the provider, over TCP.
     pub(super) fn parameters(self) -> &'static [(&'static str, &'static str)] {
         match self {

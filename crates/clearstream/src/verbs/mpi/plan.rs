@@ -83,14 +83,16 @@ pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
 /// The ranks as the launcher would start them; an exit where it cannot be run.
 fn launched(
     launcher: &[OsString],
-    one_sided: OneSided,
+    one_sided: Option<OneSided>,
 ) -> Result<Result<Vec<MappedRank>, Exit>, VerbError> {
     let [program, arguments @ ..] = launcher else {
         return Err(VerbError::usage("name a launcher after --, such as mpirun, or give --ranks"));
     };
     refuse_other_ways(arguments, one_sided)?;
     match check_launcher(program) {
-        Ok(()) => {}
+        Ok(release) => {
+            OneSided::chosen(one_sided, release)?;
+        }
         Err(LauncherError::NotRun(error)) => return Ok(Err(not_run(program, &error))),
         Err(LauncherError::Unfit(line)) => return Err(VerbError::missing(line)),
     }
