@@ -64,6 +64,12 @@ fn segment_bytes(point: &Point) -> Option<f64> {
 
 /// Segments that the sender retransmitted, as a share of all that it sent.
 fn retransmit_share(point: &Point) -> Option<f64> {
+    let (again, sent) = retransmitted(point)?;
+    Some(again / (again + sent))
+}
+
+/// Segments that the sender retransmitted, and those of its payload.
+fn retransmitted(point: &Point) -> Option<(f64, f64)> {
     let outcome = point.measured()?;
     let ends = std::iter::once(outcome.near()).chain(outcome.far());
     let senders = ends.flat_map(|end| &end.streams).filter(|stream| stream.sending);
@@ -72,8 +78,7 @@ fn retransmit_share(point: &Point) -> Option<f64> {
         let again = tcp.last.retransmits_count.saturating_sub(tcp.first.retransmits_count) as f64;
         Some((again, ratio(stream.bytes as f64, f64::from(tcp.mss_bytes))?))
     });
-    let (again, sent) = counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))?;
-    Some(again / (again + sent))
+    counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 /// An experiment with its measurements.
@@ -443,18 +448,23 @@ impl Trial<'_> {
                     positive(point.measured()?.directions.first()?.sent_bits_per_s)
                 }))?;
                 let pushed = sent >= self.before.median * rulings::PUSHED;
-                let arrived = after.median >= self.before.median * rulings::ARRIVED;
-                let rate = show_bit_rate(sent);
-                match (pushed, arrived) {
-                    (false, _) => Some(format!("UDP was sent at {rate} only")),
-                    (true, false) => {
-                        Some(format!("UDP arrived at {} only", show_bit_rate(after.median)))
-                    }
-                    (true, true) => None,
+                if pushed {
+                    self.fell_short(after).map(|rate| format!("UDP arrived at {rate} only"))
+                } else {
+                    Some(format!("UDP was sent at {} only", show_bit_rate(sent)))
                 }
+            }
+            Change::MoreStreams { to_count, .. } if self.experiment.rule == Rule::Stays => {
+                self.fell_short(after).map(|rate| format!("{to_count} streams carried {rate} only"))
             }
             _ => None,
         }
+    }
+
+    /// What came of a rate that should stay, in words, if that is far less: a limit of its own held the experiment back.
+    fn fell_short(&self, after: &Estimate) -> Option<String> {
+        let is_short = after.median < self.before.median * rulings::ARRIVED;
+        is_short.then(|| show_bit_rate(after.median))
     }
 
     fn failure(&self) -> &str {

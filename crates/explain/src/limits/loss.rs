@@ -4,8 +4,8 @@ use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
 
 use super::losses::{
-    algorithm, common_ceiling, elsewhere, law, overflow, retransmit_share, retransmits_count,
-    udp_is_spared, udp_lost,
+    algorithm, common_ceiling, elsewhere, law, lost_before, overflow, retransmit_share,
+    retransmits_count, udp_is_spared, udp_lost,
 };
 use super::others::shares;
 use super::trials::with_bbr;
@@ -38,14 +38,15 @@ impl Mechanism for Loss {
                 (Mathis et al. 1997) and 1.05 MSS (RTT/p)^0.75 / RTT under CUBIC (RFC 9438 section 5.1).",
             evidence: "Retransmissions, and a throughput near what that law gives for their share; round \
                 trips no longer than on the idle path; more streams carry more; UDP at a moderate rate loses \
-                a share too.",
+                a share too. Or retransmissions before the measured time (`retransmitted-before`), while the window that \
+                they cut has not grown back.",
             against: "The losses come with a standing queue or a rate that no number of streams exceeds: then \
                 the queue at that rate overflows, and the rate is the limit; other traffic fills an interface; UDP \
                 loses none of so many datagrams. BBR hardly reacts to loss.",
             experiment: "A congestion control that does not treat loss as congestion (BBR), where the sender \
-                has one: throughput rises. If that stops far below the next ceiling, with a larger share lost and \
-                nothing waiting, a rate drops the excess, and the limit is refuted. Else UDP at half the rate: it still \
-                loses datagrams.",
+                has one: throughput rises, and about as large a share is still lost. If that stops far below the next \
+                ceiling, with a larger share lost and nothing waiting, a rate drops the excess, and the limit is refuted. \
+                Else UDP at half the rate: it still loses datagrams.",
             advice: "Find where packets are lost (device and softnet counters, optics, duplex, a policer); \
                 until then use BBR or more streams.",
         }
@@ -69,7 +70,10 @@ impl Mechanism for Loss {
             }
             None => path::LOSS_UNANSWERED.of(share),
         };
-        let enough = if count >= signs::RETRANSMITS_MIN { 1.0 } else { 0.0 };
+        // A loss that cut the window before is answered all the time in which it grows back.
+        let before = lost_before(seen);
+        let answers = answers.max(before);
+        let enough = if count >= signs::RETRANSMITS_MIN { 1.0 } else { before };
         let overflow = overflow(seen);
         // A sender that tells no more than its retransmissions may be held back by what nobody saw.
         let shown = if seen.shown().sender(names::CWND).is_some() { 1.0 } else { signs::INDIRECT };
@@ -199,6 +203,12 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
             );
         }
         lines.push(line);
+    }
+    if lost_before(seen) > signs::PERHAPS {
+        lines.push(format!(
+            "{} retransmissions before the measured time; the window that they cut has not grown back",
+            show_count(of_sender(names::RETRANSMITTED_BEFORE).unwrap_or(0.0))
+        ));
     }
     lines.extend(nowhere_else(seen));
     if let (Some(window), Some(rtt_s)) = (of_sender(names::CWND), of_sender(names::RTT)) {

@@ -89,13 +89,24 @@ pub(super) fn udp_is_spared(seen: &Observed<'_>) -> f64 {
 /// and of what UDP suggests, if it arrives late about as often and is hardly ever lost.
 pub(crate) fn mistaken(seen: &Observed<'_>) -> f64 {
     let told = seen.shown().sender(names::NEEDLESS_SHARE).unwrap_or(0.0);
-    let again = retransmit_share(seen);
+    let again = again_or_before(seen);
     let late = seen.shown().path(names::UDP_LATE).filter(|_| again > 0.0);
     let late = late.map_or(0.0, |late| {
         let unlost = udp_lost(seen).map_or(1.0, |lost| path::LOST_OF_AGAIN.times(again).not(lost));
         unlost * path::LATE_OF_AGAIN.times(again).of(late)
     });
     told.max(late)
+}
+
+/// Share of segments that were retransmitted, 0 to 1; where none were, of those whose loss before the measured time
+/// still holds the window down.
+fn again_or_before(seen: &Observed<'_>) -> f64 {
+    let again = retransmit_share(seen);
+    if again > 0.0 || lost_before(seen) < signs::LIKELY {
+        return again;
+    }
+    let before = seen.shown().sender(names::RETRANSMITTED_BEFORE).unwrap_or(0.0);
+    seen.segments().and_then(|all| ratio(before, all)).unwrap_or(0.0)
 }
 
 /// Confidence, 0 to 1, that congestion control responded to marks.
@@ -110,6 +121,17 @@ pub(super) fn marks(seen: &Observed<'_>) -> f64 {
 pub(super) fn marked_before(seen: &Observed<'_>) -> f64 {
     let before = seen.shown().sender(names::MARKED_BEFORE).unwrap_or(0.0);
     path::MARKED_COUNT.of(before) * cut_before(seen)
+}
+
+/// Confidence, 0 to 1, that losses before the measured time cut the congestion window, which has not grown back since,
+/// though nothing waits and each further stream carries more: few losses hold down a window that grows slowly.
+pub(super) fn lost_before(seen: &Observed<'_>) -> f64 {
+    let before = seen.shown().sender(names::RETRANSMITTED_BEFORE).unwrap_or(0.0);
+    if before < 1.0 || seen.setup.is_bbr() {
+        return 0.0;
+    }
+    let lifted = seen.streams_gain_reaches(seen.fit[Fitted::MoreStreams]).unwrap_or(1.0);
+    cut_before(seen) * lifted * (1.0 - waits(seen)) * (1.0 - several_wait(seen).unwrap_or(0.0))
 }
 
 /// Confidence, 0 to 1, that something cut the congestion window before the measured time, which has not grown back since,
