@@ -412,7 +412,10 @@ impl Trial<'_> {
             return self.undecided(Some(after.median), text);
         };
         let held = after.median >= self.experiment.predicted.low_bits_per_s;
-        let outcome = if later <= rulings::CALMED * before && held {
+        let sent: f64 = self.points.iter().filter_map(retransmitted).map(|(_, sent)| sent).sum();
+        // Of few losses, as few may remain by chance.
+        let tells = before * sent >= rulings::CALMED_EXPECTED_LEAST;
+        let outcome = if later <= rulings::CALMED * before && held && tells {
             Ruling::Confirmed
         } else if later >= rulings::NOT_CALMED * before && held {
             Ruling::Refuted

@@ -3,7 +3,7 @@
 use results::{Limit, TestLimit};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
-use super::losses::{lost_before, marks, own_drops_bind, several_wait, waits};
+use super::losses::{late, lost_before, marks, own_drops_bind, several_wait, waits};
 use super::packet_core::packet_core_full;
 use super::windows::congestion_window_use;
 use super::{more_streams, several_streams, several_words};
@@ -78,7 +78,12 @@ impl Mechanism for CongestionControl {
             .by(recorded(seen).max(rising), "what held the sender back was not recorded")
             .unless(lost * (1.0 - ramps_up), path::CWND_OTHER_CAUSE, "losses hold the window down")
             .unless(seen.hosts_full(), 1.0, weighing::HOSTS_FULL)
-            .unless(seen.queue() * (1.0 - unsettled), 1.0, weighing::QUEUE)
+            // A window that is too small fills no queue, and no way back either.
+            .unless(
+                seen.queue().max(late(seen) * (1.0 - rising)) * (1.0 - unsettled),
+                1.0,
+                weighing::QUEUE,
+            )
             .unless(
                 own_drops_bind(seen).max(marks(seen)),
                 path::CWND_OTHER_CAUSE,

@@ -18,7 +18,7 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{fine_percent, percent, positive};
 use crate::observed::{Observed, end_name};
 use crate::symptoms::names;
-use crate::thresholds::{path, predictions, signs};
+use crate::thresholds::{path, predictions, rulings, signs};
 use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Mechanism for Loss {
             experiment: "A congestion control that does not treat loss as congestion (BBR), where the sender \
                 has one: throughput rises, and about as large a share is still lost. If that stops far below the next \
                 ceiling, with a larger share lost and nothing waiting, a rate drops the excess, and the limit is refuted. \
-                Else UDP at half the rate: it still loses datagrams.",
+                Else UDP at half the rate: it still loses datagrams. That comes first where UDP has lost nothing so far.",
             advice: "Find where packets are lost (device and softnet counters, optics, duplex, a policer); \
                 until then use BBR or more streams.",
         }
@@ -115,21 +115,14 @@ impl Mechanism for Loss {
     }
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
-        let rate = seen.rate();
-        let mut experiments = Vec::new();
-        experiments.extend(with_bbr(self.limit(), seen, headroom));
-        let share = retransmit_share(seen);
-        let offered = rate * predictions::UDP_HALF_RATE;
-        experiments.push(Experiment {
-            limit: self.limit(),
-            change: Change::UdpAtRate { bits_per_s: offered, datagram_bytes: datagram_bytes(seen) },
-            predicted: Prediction::new(
-                offered * predictions::UDP_HALF_ARRIVES,
-                offered * (1.0 - share),
-                offered,
-            ),
-            rule: Rule::Loses { low_share: share * predictions::UDP_LOST_LEAST },
-        });
+        let bbr = with_bbr(self.limit(), seen, headroom);
+        let spaced = at_half_the_rate(self.limit(), seen);
+        // Late packets, marks and bursts hold a window down, too; of them datagrams lose nothing.
+        let is_doubted = udp_lost(seen) == Some(0.0);
+        let mut experiments: Vec<Experiment> = bbr.into_iter().chain([spaced]).collect();
+        if is_doubted {
+            experiments.reverse();
+        }
         experiments.extend(more_streams(self.limit(), seen, headroom));
         experiments
     }
@@ -159,6 +152,28 @@ impl Mechanism for Loss {
         let several = "or several streams: each recovers on its own";
         lines.push(Advice::of(several_streams(seen), several));
         lines
+    }
+}
+
+/// UDP at half the rate, in datagrams small enough that losses at random would show.
+fn at_half_the_rate(limit: Limit, seen: &Observed<'_>) -> Experiment {
+    let share = retransmit_share(seen);
+    let low_share = share * predictions::UDP_LOST_LEAST;
+    let offered = seen.rate() * predictions::UDP_HALF_RATE;
+    let most = datagram_bytes(seen);
+    let wanted_count = rulings::LOST_EXPECTED_LEAST / low_share;
+    let bytes = offered / 8.0 * seen.sender.duration_s / wanted_count;
+    let bytes = bytes.clamp(predictions::DATAGRAM_LEAST_BYTES, f64::from(most));
+    let datagram_bytes = u32::try_from(saturating_u64(bytes)).map_or(most, |bytes| bytes.min(most));
+    Experiment {
+        limit,
+        change: Change::UdpAtRate { bits_per_s: offered, datagram_bytes },
+        predicted: Prediction::new(
+            offered * predictions::UDP_HALF_ARRIVES,
+            offered * (1.0 - share),
+            offered,
+        ),
+        rule: Rule::Loses { low_share },
     }
 }
 

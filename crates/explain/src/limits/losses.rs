@@ -63,14 +63,14 @@ fn udp_passes(seen: &Observed<'_>) -> f64 {
     seen.fit[Fitted::UdpAbove].of(over) * path::UDP_LOST.not(lost)
 }
 
-/// Share of UDP's datagrams lost, 0 to 1; `None` if it was not tried, or was offered faster than the sender's line
-/// carries: then what exceeds the line is lost, and hides what else is.
+/// Share of UDP's datagrams lost, 0 to 1; `None` if it was not tried, or lost some of what was offered faster than the
+/// sender's line carries: then what exceeds the line is lost, and hides what else is.
 pub(super) fn udp_lost(seen: &Observed<'_>) -> Option<f64> {
     let lost = seen.shown().path(names::UDP_LOST)?;
     let line = seen.line_goodput(seen.sender.end);
     let offered = seen.shown().path(names::UDP_SENT);
-    let is_hidden = line.zip(offered).is_some_and(|(line, offered)| offered > line);
-    (!is_hidden).then_some(lost)
+    let exceeds = line.zip(offered).is_some_and(|(line, offered)| offered > line);
+    (!exceeds || lost == 0.0).then_some(lost)
 }
 
 /// Confidence, 0 to 1, that UDP loses far less than what takes TCP's segments would take at random.
@@ -207,6 +207,12 @@ pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
 pub(super) fn several_wait(seen: &Observed<'_>) -> Option<f64> {
     let rtt_s = seen.shown().path(names::STREAMS_RTT)?;
     Some(waits_within(seen, Some(rtt_s)))
+}
+
+/// Confidence, 0 to 1, that round trips are many times longer under load, be it on the way out or back.
+pub(super) fn late(seen: &Observed<'_>) -> f64 {
+    let told = |name: &str, range| seen.shown().path_reaches(name, range).unwrap_or(0.0);
+    told(names::QUEUE_GROWTH, path::LATE_GROWTH) * told(names::QUEUE_DELAY, seen.fit[Fitted::LateS])
 }
 
 /// Confidence, 0 to 1, that packets wait in a queue on the path.

@@ -4,8 +4,7 @@ use results::Limit;
 use units::{saturating_u64, show_count, show_count_of, show_share};
 
 use super::losses::{
-    marked_before, marks, mistaken, overflow, own_drops_bind, several_wait, udp_is_spared,
-    udp_lost, waits,
+    marked_before, marks, mistaken, overflow, own_drops_bind, udp_is_spared, udp_lost, waits,
 };
 use super::plateau::udp_over_best;
 use super::trials::with_bbr;
@@ -253,6 +252,5 @@ fn untold_order(seen: &Observed<'_>) -> f64 {
     path::REORDER_UNTOLD
         * if is_faster { udp_is_spared(seen) } else { 0.0 }
         * (1.0 - waits(seen))
-        * (1.0 - several_wait(seen).unwrap_or(0.0))
         * (1.0 - own_drops_bind(seen))
 }
