@@ -78,7 +78,7 @@ pub(super) fn udp_is_spared(seen: &Observed<'_>) -> f64 {
     let (Some(lost), Some(sent)) = (udp_lost(seen), seen.shown().path(names::UDP_COUNT)) else {
         return 0.0;
     };
-    let again = retransmit_share(seen);
+    let Some(again) = positive(retransmit_share(seen)) else { return 0.0 };
     // Losses in bursts are as many events as there are bursts.
     let events = seen.shown().sender(names::LOSS_EVENT_SHARE);
     let events = events.map_or(again, |events| events.min(again));

@@ -16,7 +16,7 @@ thresholds! {
     PACKETS_PART: f64 = 0.4, Chosen, "part of a byte's cost that packets make at least, where their number is said to bind";
     SEGMENTS_MADE: f64 = 0.7, Chosen, "segments over the former ones, up to which they count as made smaller";
     CALMED: f64 = 0.35, Chosen, "losses over those before, up to which spacing took them away: bursts at the start remain";
-    CALMED_EXPECTED_LEAST: f64 = 20.0, Nature, "losses expected of a test with spaced packets, if spacing changed nothing: as few as a third of 20 are chance in one of 1000";
+    CALMED_ERRORS: f64 = 2.0, Nature, "losses that spacing took away, in standard errors of those expected without it: fewer are chance in one of 40";
     NOT_CALMED: f64 = 0.8, Chosen, "losses over those before, from which spacing changed nothing: few dozen losses vary by a fifth";
     PUSHED: f64 = 1.1, Chosen, "datagrams sent over the throughput before, from which they tried to exceed it";
     LOST_EXPECTED_LEAST: f64 = 5.0, Nature, "losses or late datagrams expected of a test, below which none refutes nothing: none of 5 is chance in one of 150";

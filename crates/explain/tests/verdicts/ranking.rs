@@ -154,3 +154,25 @@ fn losses_at_the_start_hold_the_window_that_they_cut() {
     assert_eq!(limit(6, 1.3, false), Limit::Loss);
     assert_eq!(limit(6, 1.3, true), Limit::Reordering, "datagrams come late");
 }
+
+/// Acknowledgements that wait make round trips many times longer, though each stream carries as much again.
+#[test]
+fn a_window_whose_round_trips_grow_under_load_is_not_too_small() {
+    let model = Model { window_growth_bits_per_s: 0.5e9, ..Model::default() };
+    let limit = |times: f64| {
+        let mut results = model.results(&tcp());
+        for stream in near(&mut results, "single-stream").flat_map(|report| &mut report.streams) {
+            let sampled = stream.intervals.iter_mut().filter_map(|one| one.tcp.as_mut());
+            let tcp = stream.tcp.iter_mut().flat_map(|tcp| [&mut tcp.first, &mut tcp.last]);
+            for sample in tcp.chain(sampled) {
+                sample.rtt_s *= times;
+                sample.congestion_window_bytes =
+                    (sample.congestion_window_bytes as f64 * times) as u64;
+                sample.in_flight_bytes = (sample.in_flight_bytes as f64 * times) as u64;
+            }
+        }
+        explain::explain(&results).limit
+    };
+    assert_eq!(limit(1.0), Limit::CongestionControl);
+    assert_ne!(limit(8.0), Limit::CongestionControl);
+}
