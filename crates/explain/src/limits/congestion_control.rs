@@ -3,7 +3,9 @@
 use results::{Limit, TestLimit};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
-use super::losses::{marks, none_again, own_drops_bind, several_wait, waits};
+use super::losses::{
+    late, lost_before, marks, none_again, own_drops_bind, several_wait, waits,
+};
 use super::packet_core::packet_core_full;
 use super::windows::congestion_window_use;
 use super::{more_streams, several_streams, several_words};
@@ -39,7 +41,7 @@ impl Mechanism for CongestionControl {
             against: "More streams carry no more (then a rate is the limit); losses explain the window; a \
                 thread never sleeps.",
             experiment: "Leave out the ramp, where throughput still rises; another congestion control; more \
-                streams, each with a window of its own.",
+                streams, each with a window of its own: below the next ceiling they lose no more than one did.",
             advice: "Another congestion control (BBR), longer tests or transfers, several streams.",
         }
     }
@@ -73,15 +75,25 @@ impl Mechanism for CongestionControl {
             .by(used, "the congestion window is not used up")
             .by(seen.unexplained(), weighing::HELD)
             // Where throughput grows, its mean lags behind the window at the end.
-            .by(moves(seen).max(ramps_up), "holes in what is in flight are waited for")
+            .by(seen.moves().max(ramps_up), "holes in what is in flight are waited for")
             .by(recorded(seen).max(rising), "what held the sender back was not recorded")
             .unless(lost * (1.0 - ramps_up), path::CWND_OTHER_CAUSE, "losses hold the window down")
             .unless(seen.hosts_full(), 1.0, weighing::HOSTS_FULL)
-            .unless(seen.queue() * (1.0 - unsettled), 1.0, weighing::QUEUE)
+            // A window that is too small fills no queue, and no way back either.
+            .unless(
+                seen.queue().max(late(seen) * (1.0 - rising)) * (1.0 - unsettled),
+                1.0,
+                weighing::QUEUE,
+            )
             .unless(
                 own_drops_bind(seen).max(marks(seen)),
                 path::CWND_OTHER_CAUSE,
                 "marks or drops of the sender's own queue hold the window down",
+            )
+            .unless(
+                lost_before(seen),
+                path::CWND_OTHER_CAUSE,
+                "losses before the measured time cut the window, which has not grown back",
             )
             .unless(
                 packet_core_full(seen),
@@ -200,11 +212,6 @@ fn unsettled(seen: &Observed<'_>) -> f64 {
         * path::UNSETTLED_ROUND_TRIPS.not(round_trips)
         * path::UNSETTLED.of(swing)
         * path::OVERSHOOTS.not(events)
-}
-
-/// Confidence, 0 to 1, that what is in flight moves: over a round trip about as much arrives.
-fn moves(seen: &Observed<'_>) -> f64 {
-    seen.shown().sender(names::LITTLES_LAW).map_or(1.0, |ratio| path::STALLED_FLIGHT.of(ratio))
 }
 
 /// Segments retransmitted, of those sent, 0 to 1.

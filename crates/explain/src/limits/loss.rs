@@ -4,8 +4,8 @@ use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
 
 use super::losses::{
-    algorithm, common_ceiling, elsewhere, law, overflow, retransmit_share, retransmits_count,
-    udp_is_spared, udp_lost,
+    algorithm, common_ceiling, elsewhere, law, lost_before, overflow, retransmit_share,
+    retransmits_count, udp_is_spared, udp_lost,
 };
 use super::others::shares;
 use super::trials::with_bbr;
@@ -18,7 +18,7 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{fine_percent, percent, positive};
 use crate::observed::{Observed, end_name};
 use crate::symptoms::names;
-use crate::thresholds::{path, predictions, signs};
+use crate::thresholds::{path, predictions, rulings, signs};
 use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
@@ -38,11 +38,15 @@ impl Mechanism for Loss {
                 (Mathis et al. 1997) and 1.05 MSS (RTT/p)^0.75 / RTT under CUBIC (RFC 9438 section 5.1).",
             evidence: "Retransmissions, and a throughput near what that law gives for their share; round \
                 trips no longer than on the idle path; more streams carry more; UDP at a moderate rate loses \
-                a share too.",
+                a share too. Or retransmissions before the measured time (`retransmitted-before`), while the window that \
+                they cut has not grown back.",
             against: "The losses come with a standing queue or a rate that no number of streams exceeds: then \
                 the queue at that rate overflows, and the rate is the limit; other traffic fills an interface; UDP loses none of enough datagrams to show a loss. BBR hardly reacts to loss.",
             experiment: "A congestion control that does not treat loss as congestion (BBR), where the sender \
-                has one: throughput rises. If throughput stops far below the next ceiling, with a larger share lost and no queue, a rate limit drops the excess, and this limit is refuted. Without BBR: UDP at half the rate still loses datagrams.",
+                has one: throughput rises, and about as large a share is still lost. If throughput stops far below the \
+                next ceiling, with a larger share lost and no queue, a rate limit drops the excess, and this limit is \
+                refuted. Otherwise UDP at half the rate still loses datagrams; that is tried first where UDP has lost \
+                nothing so far.",
             advice: "Find where packets are lost (device and softnet counters, optics, duplex, a policer); \
                 until then use BBR or more streams.",
         }
@@ -66,7 +70,10 @@ impl Mechanism for Loss {
             }
             None => path::LOSS_UNANSWERED.of(share),
         };
-        let enough = if count >= signs::RETRANSMITS_MIN { 1.0 } else { 0.0 };
+        // A loss that cut the window before is answered all the time in which it grows back.
+        let before = lost_before(seen);
+        let answers = answers.max(before);
+        let enough = if count >= signs::RETRANSMITS_MIN { 1.0 } else { before };
         let overflow = overflow(seen);
         // A sender that tells no more than its retransmissions may be held back by what nobody saw.
         let shown = if seen.shown().sender(names::CWND).is_some() { 1.0 } else { signs::INDIRECT };
@@ -108,21 +115,14 @@ impl Mechanism for Loss {
     }
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
-        let rate = seen.rate();
-        let mut experiments = Vec::new();
-        experiments.extend(with_bbr(self.limit(), seen, headroom));
-        let share = retransmit_share(seen);
-        let offered = rate * predictions::UDP_HALF_RATE;
-        experiments.push(Experiment {
-            limit: self.limit(),
-            change: Change::UdpAtRate { bits_per_s: offered, datagram_bytes: datagram_bytes(seen) },
-            predicted: Prediction::new(
-                offered * predictions::UDP_HALF_ARRIVES,
-                offered * (1.0 - share),
-                offered,
-            ),
-            rule: Rule::Loses { low_share: share * predictions::UDP_LOST_LEAST },
-        });
+        let bbr = with_bbr(self.limit(), seen, headroom);
+        let spaced = at_half_the_rate(self.limit(), seen);
+        // Late packets, marks and bursts hold a window down, too; of them datagrams lose nothing.
+        let is_doubted = udp_lost(seen) == Some(0.0);
+        let mut experiments: Vec<Experiment> = bbr.into_iter().chain([spaced]).collect();
+        if is_doubted {
+            experiments.reverse();
+        }
         experiments.extend(more_streams(self.limit(), seen, headroom));
         experiments
     }
@@ -152,6 +152,28 @@ impl Mechanism for Loss {
         let several = "or several streams: each recovers on its own";
         lines.push(Advice::of(several_streams(seen), several));
         lines
+    }
+}
+
+/// UDP at half the rate, in datagrams small enough that losses at random would show.
+fn at_half_the_rate(limit: Limit, seen: &Observed<'_>) -> Experiment {
+    let share = retransmit_share(seen);
+    let low_share = share * predictions::UDP_LOST_LEAST;
+    let offered = seen.rate() * predictions::UDP_HALF_RATE;
+    let most = datagram_bytes(seen);
+    let wanted_count = rulings::LOST_EXPECTED_LEAST / low_share;
+    let bytes = offered / 8.0 * seen.sender.duration_s / wanted_count;
+    let bytes = bytes.clamp(predictions::DATAGRAM_LEAST_BYTES, f64::from(most));
+    let datagram_bytes = u32::try_from(saturating_u64(bytes)).map_or(most, |bytes| bytes.min(most));
+    Experiment {
+        limit,
+        change: Change::UdpAtRate { bits_per_s: offered, datagram_bytes },
+        predicted: Prediction::new(
+            offered * predictions::UDP_HALF_ARRIVES,
+            offered * (1.0 - share),
+            offered,
+        ),
+        rule: Rule::Loses { low_share },
     }
 }
 
@@ -196,6 +218,12 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
             );
         }
         lines.push(line);
+    }
+    if lost_before(seen) > signs::PERHAPS {
+        lines.push(format!(
+            "{} retransmissions before the measured time; the window that they cut has not grown back",
+            show_count(of_sender(names::RETRANSMITTED_BEFORE).unwrap_or(0.0))
+        ));
     }
     lines.extend(nowhere_else(seen));
     if let (Some(window), Some(rtt_s)) = (of_sender(names::CWND), of_sender(names::RTT)) {

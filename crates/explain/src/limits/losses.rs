@@ -71,14 +71,14 @@ fn udp_passes(seen: &Observed<'_>) -> f64 {
     seen.fit[Fitted::UdpAbove].of(over) * path::UDP_LOST.not(lost)
 }
 
-/// Share of UDP's datagrams lost, 0 to 1; `None` if it was not tried, or was offered faster than the sender's line
-/// carries: then what exceeds the line is lost, and hides what else is.
+/// Share of UDP's datagrams lost, 0 to 1; `None` if it was not tried, or lost some of what was offered faster than the
+/// sender's line carries: then what exceeds the line is lost, and hides what else is.
 pub(super) fn udp_lost(seen: &Observed<'_>) -> Option<f64> {
     let lost = seen.shown().path(names::UDP_LOST)?;
     let line = seen.line_goodput(seen.sender.end);
     let offered = seen.shown().path(names::UDP_SENT);
-    let is_hidden = line.zip(offered).is_some_and(|(line, offered)| offered > line);
-    (!is_hidden).then_some(lost)
+    let exceeds = line.zip(offered).is_some_and(|(line, offered)| offered > line);
+    (!exceeds || lost == 0.0).then_some(lost)
 }
 
 /// Confidence, 0 to 1, that UDP loses far less than what takes TCP's segments would take at random.
@@ -86,7 +86,7 @@ pub(super) fn udp_is_spared(seen: &Observed<'_>) -> f64 {
     let (Some(lost), Some(sent)) = (udp_lost(seen), seen.shown().path(names::UDP_COUNT)) else {
         return 0.0;
     };
-    let again = retransmit_share(seen);
+    let Some(again) = positive(retransmit_share(seen)) else { return 0.0 };
     // Losses in bursts are as many events as there are bursts.
     let events = seen.shown().sender(names::LOSS_EVENT_SHARE);
     let events = events.map_or(again, |events| events.min(again));
@@ -97,13 +97,24 @@ pub(super) fn udp_is_spared(seen: &Observed<'_>) -> f64 {
 /// and of what UDP suggests, if it arrives late about as often and is hardly ever lost.
 pub(crate) fn mistaken(seen: &Observed<'_>) -> f64 {
     let told = seen.shown().sender(names::NEEDLESS_SHARE).unwrap_or(0.0);
-    let again = retransmit_share(seen);
+    let again = again_or_before(seen);
     let late = seen.shown().path(names::UDP_LATE).filter(|_| again > 0.0);
     let late = late.map_or(0.0, |late| {
         let unlost = udp_lost(seen).map_or(1.0, |lost| path::LOST_OF_AGAIN.times(again).not(lost));
         unlost * path::LATE_OF_AGAIN.times(again).of(late)
     });
     told.max(late)
+}
+
+/// Share of segments that were retransmitted, 0 to 1; where none were, of those whose loss before the measured time
+/// still holds the window down.
+fn again_or_before(seen: &Observed<'_>) -> f64 {
+    let again = retransmit_share(seen);
+    if again > 0.0 || lost_before(seen) < signs::LIKELY {
+        return again;
+    }
+    let before = seen.shown().sender(names::RETRANSMITTED_BEFORE).unwrap_or(0.0);
+    seen.segments().and_then(|all| ratio(before, all)).unwrap_or(0.0)
 }
 
 /// Confidence, 0 to 1, that congestion control responded to marks.
@@ -118,6 +129,17 @@ pub(super) fn marks(seen: &Observed<'_>) -> f64 {
 pub(super) fn marked_before(seen: &Observed<'_>) -> f64 {
     let before = seen.shown().sender(names::MARKED_BEFORE).unwrap_or(0.0);
     path::MARKED_COUNT.of(before) * cut_before(seen)
+}
+
+/// Confidence, 0 to 1, that losses before the measured time cut the congestion window, which has not grown back since,
+/// though nothing waits and each further stream carries more: few losses hold down a window that grows slowly.
+pub(super) fn lost_before(seen: &Observed<'_>) -> f64 {
+    let before = seen.shown().sender(names::RETRANSMITTED_BEFORE).unwrap_or(0.0);
+    if before < 1.0 || seen.setup.is_bbr() {
+        return 0.0;
+    }
+    let lifted = seen.streams_gain_reaches(seen.fit[Fitted::MoreStreams]).unwrap_or(1.0);
+    cut_before(seen) * lifted * (1.0 - waits(seen)) * (1.0 - several_wait(seen).unwrap_or(0.0))
 }
 
 /// Confidence, 0 to 1, that something cut the congestion window before the measured time, which has not grown back since,
@@ -193,6 +215,12 @@ pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
 pub(super) fn several_wait(seen: &Observed<'_>) -> Option<f64> {
     let rtt_s = seen.shown().path(names::STREAMS_RTT)?;
     Some(waits_within(seen, Some(rtt_s)))
+}
+
+/// Confidence, 0 to 1, that round trips are many times longer under load, be it on the way out or back.
+pub(super) fn late(seen: &Observed<'_>) -> f64 {
+    let told = |name: &str, range| seen.shown().path_reaches(name, range).unwrap_or(0.0);
+    told(names::QUEUE_GROWTH, path::LATE_GROWTH) * told(names::QUEUE_DELAY, seen.fit[Fitted::LateS])
 }
 
 /// Confidence, 0 to 1, that packets wait in a queue on the path.

@@ -28,8 +28,10 @@ pub(super) fn with_others(seen: &Observed<'_>) -> Option<f64> {
 /// Confidence, 0 to 1, that the test shares a line or a rate with other traffic that the hosts see.
 pub(super) fn shares(seen: &Observed<'_>) -> f64 {
     let Some(((host, _), together)) = most_other(seen).zip(with_others(seen)) else { return 0.0 };
-    let line =
-        seen.line_goodput(host.end).map_or(0.0, |line| path::OTHERS_FILL_LINE.of(together / line));
+    // More than the line carries: the device's speed is not that of this direction.
+    let fills =
+        |of_line: f64| path::OTHERS_FILL_LINE.of(of_line) * path::LINE_EXCEEDED.not(of_line);
+    let line = seen.line_goodput(host.end).map_or(0.0, |line| fills(together / line));
     let held = line.max(path::OTHERS_AT_RATE * plateau_with_others(seen));
     others_share(seen) * held
 }

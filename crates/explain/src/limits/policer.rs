@@ -144,7 +144,14 @@ fn bursts(seen: &Observed<'_>) -> f64 {
     let unharmed = udp_lost(seen).filter(|_| is_faster);
     let unharmed =
         unharmed.map_or(0.0, |lost| path::LOST_OF_AGAIN.times(retransmit_share(seen)).not(lost));
+    // Without SACK most retransmissions are needless, and no bursts were lost.
+    let told =
+        if seen.setup.is_sack_negotiated == Some(false) { path::LOSS_WITHOUT_SACK } else { 1.0 };
+    let streams = seen.shown().path(names::STREAMS);
+    let each = seen.streams_gain().zip(streams).map_or(0.0, |(gain, streams)| gain / streams);
     path::POLICED_BURSTS
+        * told
+        * path::POLICED_EACH.not(each)
         * unharmed
         * udp_is_spared(seen).max(long_bursts(seen)).max(spared_singly(seen))
         * drops_without_queue(seen)

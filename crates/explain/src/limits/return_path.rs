@@ -3,6 +3,7 @@
 use results::{Direction, End, Limit};
 use units::show_bit_rate;
 
+use super::losses::late;
 use super::plateau::best;
 use crate::advice::Advice;
 use crate::ceiling::ETHERNET_QDISC_BYTES;
@@ -12,7 +13,7 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{at_least, percent, positive};
 use crate::observed::{Observed, end_name};
 use crate::symptoms::names;
-use crate::thresholds::{Fitted, path, predictions, signs};
+use crate::thresholds::{path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
 /// Payload of a datagram of the experiment, bytes: small, as acknowledgements are.
@@ -124,12 +125,6 @@ fn shaped(seen: &Observed<'_>) -> Option<(End, f64)> {
     // One with room for many times the acknowledgements does not hold them.
     let near = positive(rate)? < predictions::ACKS_OFFERED * self::rate(seen)?;
     near.then_some((seen.receiver.end, rate))
-}
-
-/// Confidence, 0 to 1, that something waits on the path: round trips grow under load, in relation and in time.
-fn late(seen: &Observed<'_>) -> f64 {
-    let told = |name: &str, range| seen.shown().path_reaches(name, range).unwrap_or(0.0);
-    told(names::QUEUE_GROWTH, path::LATE_GROWTH) * told(names::QUEUE_DELAY, seen.fit[Fitted::LateS])
 }
 
 /// Confidence, 0 to 1, that a thread of either end never sleeps. Cores full of other work do not make round trips

@@ -4,10 +4,8 @@ use results::Limit;
 use units::{saturating_u64, show_count, show_count_of, show_share};
 
 use super::losses::{
-    marked_before, marks, mistaken, overflow, own_drops_bind, several_wait, udp_is_spared,
-    udp_lost, waits,
+    marked_before, marks, mistaken, overflow, own_drops_bind, udp_is_spared, udp_lost, waits,
 };
-use super::plateau::udp_over_best;
 use super::trials::with_bbr;
 use super::{datagram_bytes, more_streams, several_words};
 use crate::advice::Advice;
@@ -249,10 +247,10 @@ fn untold_order(seen: &Observed<'_>) -> f64 {
     if of_path(names::UDP_LATE).is_some() {
         return 0.0;
     }
-    let is_faster = udp_over_best(seen).is_some_and(|over| over > path::UDP_PUSHED);
+    let is_faster = of_path(names::UDP_DELIVERED)
+        .is_some_and(|delivered| delivered > path::UDP_PUSHED * seen.rate());
     path::REORDER_UNTOLD
         * if is_faster { udp_is_spared(seen) } else { 0.0 }
         * (1.0 - waits(seen))
-        * (1.0 - several_wait(seen).unwrap_or(0.0))
         * (1.0 - own_drops_bind(seen))
 }

@@ -5,7 +5,7 @@ use results::Limit;
 use super::Observed;
 use crate::numbers::share;
 use crate::symptoms::names;
-use crate::thresholds::{Fitted, signs};
+use crate::thresholds::{Fitted, path, signs};
 
 impl Observed<'_> {
     /// Share of the time limited by the receiver's window, 0 to 1: the kernel's account or, if that is
@@ -21,10 +21,18 @@ impl Observed<'_> {
         let room_left = signs::FILLED_CWND.not(self.flow.window_use().unwrap_or(0.0));
         // Full cores answer late, and what waits for them fills the window too.
         let filled = self.fit[Fitted::FilledWindow].of(self.receive_window_use())
-            * (1.0 - self.hosts_full());
+            * (1.0 - self.hosts_full())
+            * self.moves();
         counted
             .unwrap_or(0.0)
             .max(signs::FILLED_MOST * filled.max(self.follows_known_window()) * room_left * caught)
+    }
+
+    /// Confidence, 0 to 1, that what is in flight moves: over a round trip about as much arrives. A window that holes keep
+    /// full waits for their repair.
+    pub(crate) fn moves(&self) -> f64 {
+        let ratio = self.shown().sender(names::LITTLES_LAW);
+        ratio.map_or(1.0, |ratio| path::STALLED_FLIGHT.of(ratio))
     }
 
     /// Confidence, 0 to 1, that a window whose size does not depend on the path determines throughput, one that the test

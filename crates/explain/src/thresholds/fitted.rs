@@ -227,7 +227,7 @@ static ROWS: [Row; COUNT] = [
     Row {
         name: "more-streams",
         why: "several streams over one: about 1 where they share a rate, their number where each has a limit of its own",
-        recorded: Ramp::new(1.09, 1.17),
+        recorded: Ramp::new(1.1, 1.18),
         figure: |seen| seen.streams_gain(),
         low: Side { planted: RATES, law: 1.0 },
         high: Side { planted: OF_A_STREAM, law: 4.0 },
@@ -237,7 +237,7 @@ static ROWS: [Row; COUNT] = [
     Row {
         name: "filled-window",
         why: "data in flight over the receiver's window",
-        recorded: Ramp::new(0.818, 0.941),
+        recorded: Ramp::new(0.823, 0.944),
         figure: |seen| seen.receive_window_fill(),
         low: Side { planted: OPEN_WINDOW, law: 0.5 },
         high: Side { planted: &[Limit::ReceiveWindow], law: 1.0 },
@@ -247,7 +247,7 @@ static ROWS: [Row; COUNT] = [
     Row {
         name: "used-cwnd",
         why: "data in flight over the congestion window",
-        recorded: Ramp::new(0.609, 0.755),
+        recorded: Ramp::new(0.612, 0.761),
         figure: congestion_window_use,
         low: Side { planted: OPEN_CWND, law: 0.5 },
         high: Side { planted: BY_CWND, law: 1.0 },
@@ -257,7 +257,7 @@ static ROWS: [Row; COUNT] = [
     Row {
         name: "slow-reader",
         why: "unread over unread and free bytes of the receiver's socket",
-        recorded: Ramp::new(0.233, 0.532),
+        recorded: Ramp::new(0.195, 0.445),
         figure: |seen| seen.shown().receiver(names::SOCKET_FULLNESS),
         low: Side { planted: &[Limit::ReceiveWindow], law: 0.0 },
         high: Side { planted: &[Limit::ReceivingApplication], law: 1.0 },
@@ -277,7 +277,7 @@ static ROWS: [Row; COUNT] = [
     Row {
         name: "late-s",
         why: "round trip under load less the idle one, s",
-        recorded: Ramp::new(0.00788, 0.0101),
+        recorded: Ramp::new(0.00582, 0.00827),
         figure: |seen| seen.shown().path(names::QUEUE_DELAY),
         low: Side { planted: UNQUEUED, law: 0.5e-3 },
         high: Side { planted: &[Limit::ReturnPath], law: 50e-3 },
@@ -287,7 +287,7 @@ static ROWS: [Row; COUNT] = [
     Row {
         name: "paced-of-queue",
         why: "throughput x round trip over the bytes in the send queue, under BBR",
-        recorded: Ramp::new(0.457, 0.609),
+        recorded: Ramp::new(0.536, 0.721),
         figure: |seen| seen.paced_of_queue(),
         low: Side { planted: DEEP_QUEUE, law: 0.33 },
         high: Side { planted: &[Limit::SendBuffer], law: 1.0 },
@@ -314,7 +314,7 @@ static ROWS: [Row; COUNT] = [
     Row {
         name: "window-law-off",
         why: "ln of window / RTT over throughput, its absolute value",
-        recorded: Ramp::new(0.134, 0.656),
+        recorded: Ramp::new(0.129, 0.643),
         figure: window_law_off,
         low: Side { planted: &[Limit::ReceiveWindow], law: 0.1 },
         high: Side { planted: OPEN_WINDOW, law: 1.4 },

@@ -93,6 +93,7 @@ thresholds! {
     POLICED_RATE_UNKNOWN: f64 = 0.9, Chosen, "agreement assumed where the filter reports no rate";
     LONG_BURSTS: Ramp = Ramp::new(100.0, 300.0), Chosen, "segments lost in each loss event: random losses, also those in bursts, take tens";
     POLICED_BURSTS: f64 = 0.6, Chosen, "confidence in a policer where bursts are dropped, and nothing that was tried exceeded its rate";
+    POLICED_EACH: Ramp = Ramp::new(1.0, 1.5), Nature, "gain of several streams over their number: streams that share a policer get no more than one alone";
     SPARED_SINGLY: f64 = 0.7, Chosen, "what datagrams that pass unharmed say where losses may have come in bursts, of which few were expected";
     POLICED_HELD: f64 = 0.8, Chosen, "how much windows, buffers and applications speak against a policer with drops";
     COMMON_CEILING_TOLD: f64 = 0.1, Chosen, "confidence from which the text says that the rate of several streams is the policer's";

@@ -16,9 +16,11 @@ thresholds! {
     PACKETS_PART: f64 = 0.4, Chosen, "part of a byte's cost that is per packet, from which the number of packets is said to limit";
     SEGMENTS_MADE: f64 = 0.7, Chosen, "segments over the former ones, up to which they count as made smaller";
     CALMED: f64 = 0.35, Chosen, "losses over those before, up to which spacing took them away: bursts at the start remain";
+    CALMED_ERRORS: f64 = 2.0, Nature, "losses that spacing took away, in standard errors of those expected without it: fewer are chance in one of 40";
     NOT_CALMED: f64 = 0.8, Chosen, "losses over those before, from which spacing changed nothing: few dozen losses vary by a fifth";
     PUSHED: f64 = 1.1, Chosen, "datagrams sent over the throughput before, from which they tried to exceed it";
     LOST_EXPECTED_LEAST: f64 = 5.0, Nature, "losses or late datagrams expected of a test, below which none refutes nothing: none of 5 is chance in one of 150";
     SATURATED_MOST: f64 = 0.75, Chosen, "sent over what was asked for, and arrived over sent, from which it counts as most of it";
-    ARRIVED: f64 = 0.5, Chosen, "throughput over that before, from which datagrams met the same rate limit and not a limit of their own";
+    ARRIVED: f64 = 0.75, Chosen, "throughput over that before, from which datagrams or streams met the same rate limit and not a limit of their own: recorded rates that stay keep 0.84";
+    LOST_STILL: f64 = 0.35, Chosen, "losses over those before that random ones keep at least, whatever sends: recorded ones keep 0.7";
 }

@@ -85,6 +85,8 @@ fn other_traffic_is_counted_beside_the_throughput_of_the_same_repeat() {
     assert_eq!(limit([0.75e9, 0.2e9], 0.97e9), Limit::CrossTraffic);
     // Together far below the line: nothing that both share.
     assert_ne!(limit([0.1e9, 0.2e9], 0.3e9), Limit::CrossTraffic);
+    // Together several times the line: the device does not tell the rate of this direction.
+    assert_ne!(limit([0.2e9, 0.75e9], 3e9), Limit::CrossTraffic);
 }
 
 /// The queue of the host drops when slow start ends, and no more while one stream is measured.
@@ -119,4 +121,58 @@ fn drops_at_the_start_hold_the_window_that_they_cut() {
     assert_ne!(limit(0, 0, 1.3), Limit::Qdisc, "nothing was dropped");
     assert_ne!(limit(13, 20, 1.3), Limit::Qdisc, "segments were lost before the measured time");
     assert_ne!(limit(13, 0, 2.5), Limit::Qdisc, "the window has grown back");
+}
+
+/// Few losses at the start hold down a window that grows slowly, and none is seen while it is measured.
+#[test]
+fn losses_at_the_start_hold_the_window_that_they_cut() {
+    let model =
+        Model { congestion_control: "reno", window_growth_bits_per_s: 0.7e9, ..Model::default() };
+    let limit = |again: u64, regained: f64, is_late: bool| {
+        let mut results = model.results(&tcp());
+        for stream in near(&mut results, "single-stream").flat_map(|report| &mut report.streams) {
+            let sampled = stream.intervals.iter_mut().filter_map(|one| one.tcp.as_mut());
+            let tcp = stream.tcp.iter_mut().flat_map(|tcp| [&mut tcp.first, &mut tcp.last]);
+            for sample in tcp.chain(sampled) {
+                let threshold = sample.congestion_window_bytes as f64 / regained;
+                sample.slow_start_threshold_bytes = Some(threshold as u64);
+                sample.retransmits_count = again;
+            }
+        }
+        let udp = results.points.iter_mut().filter(|point| point.experiment == "udp");
+        for point in udp.filter(|_| is_late) {
+            let PointOutcome::Measured(outcome) = &mut point.outcome else { panic!() };
+            let udp = outcome.directions[0].udp.as_mut().expect("datagrams");
+            udp.received_count = udp.sent_count;
+            udp.lost_count = 0;
+            udp.reordered_count = udp.sent_count / 50;
+        }
+        explain::explain(&results).limit
+    };
+    assert_eq!(limit(0, 1.3, false), Limit::CongestionControl, "nothing was lost");
+    assert_eq!(limit(6, 3.0, false), Limit::CongestionControl, "the window has grown back");
+    assert_eq!(limit(6, 1.3, false), Limit::Loss);
+    assert_eq!(limit(6, 1.3, true), Limit::Reordering, "datagrams come late");
+}
+
+/// Acknowledgements that wait make round trips many times longer, though each stream carries as much again.
+#[test]
+fn a_window_whose_round_trips_grow_under_load_is_not_too_small() {
+    let model = Model { window_growth_bits_per_s: 0.5e9, ..Model::default() };
+    let limit = |times: f64| {
+        let mut results = model.results(&tcp());
+        for stream in near(&mut results, "single-stream").flat_map(|report| &mut report.streams) {
+            let sampled = stream.intervals.iter_mut().filter_map(|one| one.tcp.as_mut());
+            let tcp = stream.tcp.iter_mut().flat_map(|tcp| [&mut tcp.first, &mut tcp.last]);
+            for sample in tcp.chain(sampled) {
+                sample.rtt_s *= times;
+                sample.congestion_window_bytes =
+                    (sample.congestion_window_bytes as f64 * times) as u64;
+                sample.in_flight_bytes = (sample.in_flight_bytes as f64 * times) as u64;
+            }
+        }
+        explain::explain(&results).limit
+    };
+    assert_eq!(limit(1.0), Limit::CongestionControl);
+    assert_ne!(limit(8.0), Limit::CongestionControl);
 }

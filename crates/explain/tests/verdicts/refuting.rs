@@ -88,6 +88,21 @@ fn set_rate(point: &mut Point, rate: impl Fn(f64) -> f64) {
     }
 }
 
+/// Lets the senders of a point have retransmitted this share of their segments, over round trips so many times as long.
+fn set_lost(point: &mut Point, lost_share: f64, waits: f64) {
+    let results::PointOutcome::Measured(outcome) = &mut point.outcome else { panic!() };
+    let streams = outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams);
+    for stream in streams.filter(|stream| stream.sending) {
+        let Some(tcp) = &mut stream.tcp else { continue };
+        let sent = stream.bytes as f64 / f64::from(tcp.mss_bytes);
+        let again = (sent * lost_share) as u64;
+        tcp.last.retransmits_count = tcp.first.retransmits_count + again;
+        let sampled = stream.intervals.iter_mut().filter_map(|one| one.tcp.as_mut());
+        let all = [&mut tcp.first, &mut tcp.last].into_iter().chain(sampled);
+        all.for_each(|sample| sample.rtt_s *= waits);
+    }
+}
+
 /// A congestion control that heeds no loss stops far below the next ceiling: more is lost there, and nothing waits.
 #[test]
 fn losses_that_grow_with_the_rate_are_not_random() {
@@ -100,19 +115,7 @@ fn losses_that_grow_with_the_rate_are_not_random() {
     let word = |lost_share: f64, waits: f64| {
         let mut points = answered(&lossy, &diagnosis);
         points.iter_mut().for_each(|point| set_rate(point, |_| before * 2.0));
-        for point in &mut points {
-            let results::PointOutcome::Measured(outcome) = &mut point.outcome else { panic!() };
-            let streams = outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams);
-            for stream in streams.filter(|stream| stream.sending) {
-                let Some(tcp) = &mut stream.tcp else { continue };
-                let sent = stream.bytes as f64 / f64::from(tcp.mss_bytes);
-                let again = (sent * lost_share) as u64;
-                tcp.last.retransmits_count = tcp.first.retransmits_count + again;
-                let sampled = stream.intervals.iter_mut().filter_map(|one| one.tcp.as_mut());
-                let all = [&mut tcp.first, &mut tcp.last].into_iter().chain(sampled);
-                all.for_each(|sample| sample.rtt_s *= waits);
-            }
-        }
+        points.iter_mut().for_each(|point| set_lost(point, lost_share, waits));
         let Judgement { verdict, next } = judge(&results, &diagnosis, &points);
         let is_left = next.is_some_and(|next| next.best().expect("one").limit == Limit::Loss);
         (verdict.confirmed, verdict.limit == Limit::Loss || is_left)
@@ -120,6 +123,67 @@ fn losses_that_grow_with_the_rate_are_not_random() {
     assert_eq!(word(1e-4, 1.0), (true, true), "as large a share is lost as before");
     assert_eq!(word(0.05, 1.0), (false, false), "a rate drops the excess");
     assert_eq!(word(0.05, 2.0), (true, true), "a full queue drops, too");
+}
+
+/// A path that loses at random takes as large a share of what another congestion control sends.
+#[test]
+fn losses_that_go_away_with_another_congestion_control_were_a_queues() {
+    let lossy = Model { loss_share: 1e-3, ..Model::default() };
+    let results = lossy.results(&tcp());
+    let diagnosis = diagnose(&results);
+    assert_eq!(diagnosis.best().expect("a candidate").limit, Limit::Loss);
+    let before = diagnosis.measured.expect("a rate").median;
+    let is_confirmed = |lost_share: f64| {
+        let mut points = answered(&lossy, &diagnosis);
+        for point in &mut points {
+            set_rate(point, |_| before * 4.0);
+            set_lost(point, lost_share, 1.0);
+        }
+        judge(&results, &diagnosis, &points).verdict.confirmed
+    };
+    assert!(is_confirmed(1e-3));
+    assert!(!is_confirmed(1e-5), "hardly anything is lost by paced packets");
+}
+
+/// Congestion windows that nothing cuts add up, and lose nothing below the next ceiling.
+#[test]
+fn streams_that_lose_more_below_the_next_ceiling_have_no_windows_of_their_own() {
+    let model = Model { window_growth_bits_per_s: 0.5e9, ..Model::default() };
+    let results = model.results(&tcp());
+    let diagnosis = diagnose(&results);
+    assert_eq!(diagnosis.best().expect("a candidate").limit, Limit::CongestionControl);
+    let (experiment, spec) = diagnosis.experiment().expect("an experiment");
+    assert!(spec.streams > 1, "{experiment:?}");
+    let before = diagnosis.measured.expect("a rate").median;
+    let is_confirmed = |gain: f64, lost_share: f64| {
+        let mut points = answered(&model, &diagnosis);
+        for point in &mut points {
+            set_rate(point, |_| before * gain);
+            set_lost(point, lost_share, 1.0);
+        }
+        judge(&results, &diagnosis, &points).verdict.confirmed
+    };
+    assert!(is_confirmed(2.5, 0.0));
+    assert!(!is_confirmed(2.5, 0.02), "something drops what exceeds it");
+    assert!(is_confirmed(4.0, 0.02), "all that was predicted: what is full now was not before");
+}
+
+/// A rate that all traffic meets carries as much of UDP; far less is a limit of UDP's own.
+#[test]
+fn datagrams_that_arrive_at_far_less_than_the_rate_confirm_no_shaper() {
+    let model = Model { capacity_bits_per_s: 1e9, ..Model::default() };
+    let results = model.results(&tcp());
+    let diagnosis = diagnose(&results);
+    assert_eq!(diagnosis.best().expect("a candidate").limit, Limit::Shaper);
+    let before = diagnosis.measured.expect("a rate").median;
+    let is_confirmed = |part: f64| {
+        let mut points = answered(&model, &diagnosis);
+        points.iter_mut().for_each(|point| set_rate(point, |_| before * part));
+        judge(&results, &diagnosis, &points).verdict.confirmed
+    };
+    assert!(is_confirmed(1.0));
+    assert!(is_confirmed(0.85));
+    assert!(!is_confirmed(0.65));
 }
 
 /// An option that sets both sides' buffers may do so: the receiver's window had room and is full afterwards.

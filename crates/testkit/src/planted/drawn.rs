@@ -53,6 +53,8 @@ pub struct Check {
     pub lost: Option<(f64, f64)>,
     /// Median round trip of the slowest requests, lowest and highest, seconds.
     pub median_s: Option<(f64, f64)>,
+    /// Most bytes that a single stream's sender had in its send queue.
+    pub queued_max: Option<f64>,
 }
 
 impl Check {
@@ -64,6 +66,7 @@ impl Check {
             marks_min: 0,
             lost: None,
             median_s: None,
+            queued_max: None,
         }
     }
 
@@ -102,6 +105,7 @@ impl Check {
                 });
                 fastest.and_then(lost).is_some_and(|share| within(share, range))
             })
+            && self.queued_max.is_none_or(|most| points().filter_map(queued).all(|one| one <= most))
             && self.median_s.is_none_or(|range| {
                 let slowest = points().filter_map(median_s).reduce(f64::max);
                 slowest.is_some_and(|median| within(median, range))
@@ -141,6 +145,18 @@ fn marks(point: &Point) -> u64 {
 fn lost(point: &Point) -> Option<f64> {
     let udp = point.measured()?.directions.first()?.udp.as_ref()?;
     Some(udp.lost_count as f64 / udp.sent_count as f64)
+}
+
+/// Of a single stream of TCP: the fullest that its sender's queue was seen.
+fn queued(point: &Point) -> Option<f64> {
+    if !matches!(point.work, Work::Bulk(_)) {
+        return None;
+    }
+    let streams = point.measured()?.hosts.iter().flat_map(|host| &host.account.streams);
+    let senders: Vec<_> = streams.filter(|stream| stream.sending).collect();
+    let [one] = senders[..] else { return None };
+    let queued = one.intervals.iter().filter_map(|interval| interval.send_queue_bytes);
+    queued.max().map(|bytes| bytes as f64)
 }
 
 fn median_s(point: &Point) -> Option<f64> {
@@ -410,7 +426,7 @@ mod tests {
     }
 
     /// Seeds that were recorded, with the fastest link of each, bit/s: `testdata/drawn/README.md`.
-    const RECORDED: [(u64, f64); 14] = [
+    const RECORDED: [(u64, f64); 15] = [
         (1, 200e6),
         (2, 200e6),
         (3, 300e6),
@@ -425,6 +441,7 @@ mod tests {
         (20_261_203, 600e6),
         (20_261_204, 600e6),
         (20_261_205, 600e6),
+        (20_261_206, 600e6),
     ];
 
     #[test]

@@ -4,7 +4,7 @@
 use results::{Companion, End, Estimate, Limit, Point};
 use units::show_bit_rate;
 
-use super::{Trial, cost_s_per_byte, retransmit_share};
+use super::{Trial, cost_s_per_byte, retransmit_share, retransmitted};
 use crate::change::Change;
 use crate::experiment::Rule;
 use crate::numbers::{fine_percent, middle, percent, ratio};
@@ -24,6 +24,13 @@ impl Trial<'_> {
             }
             Rule::FollowsSendBuffer if is_smaller => [self.no_more_lost(), None],
             Rule::FollowsCost(end) => [self.still_has_no_time(end), None],
+            Rule::Scales => match (self.experiment.limit, &self.experiment.change) {
+                (Limit::CongestionControl, Change::MoreStreams { .. }) => {
+                    [self.below_the_ceiling().and_then(|()| self.no_more_lost()), None]
+                }
+                (Limit::Loss, Change::CongestionControl { .. }) => [self.still_lost(), None],
+                _ => [None, None],
+            },
             _ => [None, None],
         };
         told.into_iter().flatten().collect()
@@ -133,7 +140,31 @@ impl Trial<'_> {
         })
     }
 
-    /// Less in flight loses no more.
+    /// Present if the experiment stopped far below what was predicted of it, where nothing overflows.
+    fn below_the_ceiling(&self) -> Option<()> {
+        let next = self.experiment.predicted.expected_bits_per_s;
+        let after = self.after()?;
+        (after.median < predictions::NEXT_REACHED * next).then_some(())
+    }
+
+    /// Losses that come whatever the load take as large a share of what another congestion control sends. Those that
+    /// go away with it were a queue's.
+    fn still_lost(&self) -> Option<Companion> {
+        let before = self.middle_before(retransmit_share)?;
+        let counts = self.points.iter().filter_map(retransmitted);
+        let (again, sent) = counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))?;
+        if before * (again + sent) < rulings::LOST_EXPECTED_LEAST {
+            return None;
+        }
+        let (later, least) = (ratio(again, again + sent)?, before * rulings::LOST_STILL);
+        Some(Companion {
+            predicted: format!("at least {} retransmitted still", fine_percent(least)),
+            measured: fine_percent(later),
+            holds: later >= least,
+        })
+    }
+
+    /// Less in flight, or more congestion windows below the next ceiling, lose no more.
     fn no_more_lost(&self) -> Option<Companion> {
         let before = self.middle_before(retransmit_share)?;
         let later = middle(self.points.iter().filter_map(retransmit_share))?;
