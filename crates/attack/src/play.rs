@@ -34,7 +34,7 @@ pub(crate) const STRANGER: u32 = 61_234;
 /// How often a long run looks for a moment in which the machine lets a round be judged.
 const MOMENTS: u32 = 3;
 /// Servers that are attacked side by side.
-const SERVERS: u32 = 4;
+const SERVERS: u32 = 6;
 
 /// Plays; whether all held.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
