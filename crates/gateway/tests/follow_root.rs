@@ -48,7 +48,13 @@ fn set(name: &str, table: Option<&FilterTable>) {
 
 /// What a plan that follows makes is what `nft` reads, what is told to be typed makes the same where this `nft` can read it
 /// (`is_typed`), and a revert leaves no trace. `read` judges what `nft` says of the table.
-fn goes_without_a_trace(name: &str, plan: &str, family: &str, is_typed: bool, read: impl Fn(&str)) {
+fn goes_without_a_trace(
+    name: &str,
+    plan: &str,
+    family: &str,
+    is_typed: bool,
+    read: impl Fn(&str) + Sync,
+) {
     in_namespace(name, plan, |bench| {
         furnish();
         must("ip rule del pref 5000");
