@@ -17,8 +17,8 @@ const START: Duration = Duration::from_secs(10);
 /// How long the daemon may take to notice that clients are gone.
 const DEPARTURE: Duration = Duration::from_secs(5);
 
-/// The daemon looks ten times a second for calls that its sandbox has refused; this is longer than that.
-const COUNTED_WITHIN: Duration = Duration::from_millis(130);
+/// The daemon does ten times a second what nobody has asked for; this is longer than that.
+const LATER: Duration = Duration::from_millis(130);
 
 /// A switch with innocents.
 #[derive(Debug)]
@@ -103,9 +103,17 @@ impl Arena {
             .and_then(|()| attacked.daemon.check_confined())
             // Before its size: what the sandbox refused explains what was left behind.
             .and_then(|()| check_health(&attacked.socket))
-            .and_then(|()| attacked.daemon.check());
+            .and_then(|()| attacked.daemon.check())
+            // And after: it takes until then that all has ended which the attack began.
+            .and_then(|()| check_health(&attacked.socket));
         judgement.broken = judgement.broken.or(after.err());
         judgement
+    }
+
+    /// Nothing may have failed, either, a moment after the last round.
+    pub(crate) fn last_look(&self) -> Result<(), String> {
+        std::thread::sleep(LATER);
+        check_health(&self.attacked.socket)
     }
 
     /// A new switch and new innocents: the last ones are broken.
@@ -127,9 +135,8 @@ fn settle(post: &mut Post) -> Result<(), String> {
 }
 
 /// Nothing of the defence may have met the sandbox, and no part of the daemon may have failed: both are counted
-/// from its start, and a daemon that is broken is replaced.
+/// from its start, every list says how often, and a daemon that is broken is replaced.
 fn check_health(socket: &Path) -> Result<(), String> {
-    std::thread::sleep(COUNTED_WITHIN);
     let (connection, _) = visit(socket)?;
     let health = connection.health();
     if health == Health::default() {

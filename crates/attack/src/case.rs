@@ -146,6 +146,11 @@ impl Case {
         if self.door == Door::Verbs || self.is_once && !is_long_run { 1 } else { REPEATS }
     }
 
+    /// Whether it is played at a switch, once, and its waits are only shown.
+    pub(crate) fn is_unjudged(&self, is_long_run: bool) -> bool {
+        self.door == Door::Switch && self.rule(is_long_run) == WaitRule::Ignored
+    }
+
     /// How its waits count.
     pub(crate) fn rule(&self, is_long_run: bool) -> WaitRule {
         match (is_long_run, self.is_once) {

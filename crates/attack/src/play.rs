@@ -4,8 +4,9 @@
 //! seconds in which the machine is slow hit one round of a case.
 //!
 //! At the switch one plays at a time, because its innocents' waits are judged in milliseconds. Attacks on
-//! `serve`, judged in seconds, come after them, side by side at servers of their own. Verbs wait most of their
-//! time and are played beside all of it.
+//! `serve`, judged in seconds, come after them, side by side at servers of their own; beside these, at a switch of
+//! their own, those whose waits a short run does not judge. Verbs wait most of their time and are played beside all
+//! of it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ pub(crate) const STRANGER: u32 = 61_234;
 /// How often a long run looks for a moment in which the machine lets a round be judged.
 const MOMENTS: u32 = 3;
 /// Servers that are attacked side by side.
-const SERVERS: u32 = 4;
+const SERVERS: u32 = 6;
 
 /// Plays; whether all held.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
@@ -81,6 +82,27 @@ fn joined(lane: Lane) -> Result<Vec<Row>, String> {
 fn allow_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
+}
+
+/// A case, and what its rounds came to.
+#[derive(Debug)]
+struct Played {
+    case: Case,
+    row: Row,
+}
+
+impl Played {
+    /// Without a round.
+    fn new(case: &Case, is_root: bool, options: &Options) -> Self {
+        let row = if case.need != Need::Nothing && !is_root {
+            Row::not_played(case.name, "needs root")
+        } else if case.is_long && !options.is_long() && options.only.is_none() {
+            Row::not_played(case.name, "only with --seconds 300 and more, or --only")
+        } else {
+            Row::new(case.name, case.rule(options.is_long()))
+        };
+        Self { case: *case, row }
+    }
 }
 
 /// All that attacks are played on.
@@ -156,95 +178,115 @@ impl Stage {
         })
     }
 
-    /// Those written by hand, then the generated ones for the time left.
+    /// Those at the switch that are judged, each by itself; then `serve`, beside what is left; then the generated ones
+    /// for the time left.
     fn play_all(
         &mut self,
         cases: &[Case],
         options: &Options,
         began: Instant,
     ) -> Result<Vec<Row>, String> {
-        let (generated, written): (Vec<Case>, Vec<Case>) =
-            cases.iter().partition(|case| case.is_generated);
-        let (serve, others): (Vec<Case>, Vec<Case>) =
-            written.into_iter().partition(|case| case.door == Door::Serve);
-        let mut rows = self.play_in_turn(&others, options, began)?;
-        rows.extend(self.play_side_by_side(&serve, options)?);
-        rows.extend(self.play_in_turn(&generated, options, began)?);
-        Ok(rows)
+        let all = cases.iter().map(|case| Played::new(case, self.is_root, options));
+        let (mut serve, others): (Vec<Played>, Vec<Played>) =
+            all.partition(|one| one.case.door == Door::Serve);
+        let (mut random, written): (Vec<Played>, Vec<Played>) =
+            others.into_iter().partition(|one| one.case.is_generated);
+        let (mut unjudged, mut judged): (Vec<Played>, Vec<Played>) =
+            written.into_iter().partition(|one| one.case.is_unjudged(options.is_long()));
+        self.play_in_turn(&mut judged, options, began)?;
+        self.play_side_by_side(&mut serve, &mut unjudged, options, began)?;
+        let (more, serve): (Vec<Played>, Vec<Played>) =
+            serve.into_iter().partition(|one| one.case.is_generated);
+        random.extend(more);
+        self.play_in_turn(&mut random, options, began)?;
+        self.take_last_look(judged.iter_mut().chain(&mut random));
+        Ok([judged, unjudged, serve, random].into_iter().flatten().map(|one| one.row).collect())
     }
 
-    /// All rounds of each, at whichever server is free.
-    fn play_side_by_side(&mut self, cases: &[Case], options: &Options) -> Result<Vec<Row>, String> {
-        let more = (1..SERVERS.min(cases.len() as u32)).map(|number| self.beside(number * 100));
+    /// All rounds that each needs at the server that is free next, and beside them `unjudged`, at a switch of their own.
+    fn play_side_by_side(
+        &mut self,
+        serve: &mut [Played],
+        unjudged: &mut [Played],
+        options: &Options,
+        began: Instant,
+    ) -> Result<(), String> {
+        let more = (1..SERVERS.min(serve.len() as u32)).map(|number| self.beside(number * 100));
         let mut more: Vec<Self> = more.collect::<Result<_, _>>()?;
-        let rows = Mutex::new(self.rows(cases, options));
-        let is_due = |turn, case: &Case| turn < case.repeats(options.is_long());
-        let all = 0..cases.len();
+        let is_any = unjudged.iter().any(|one| one.row.is_open());
+        let aside = is_any.then(|| self.visitor(self.port));
+        let repeats = |one: &Played| one.case.repeats(options.is_long());
         let rounds: Vec<(u64, usize)> = (0..REPEATS)
-            .flat_map(|turn| all.clone().map(move |index| (turn, index)))
-            .filter(|&(turn, index)| is_due(turn, &cases[index]))
+            .flat_map(|turn| (0..serve.len()).map(move |index| (turn, index)))
+            .filter(|&(turn, index)| turn < repeats(&serve[index]))
             .collect();
-        let next = AtomicUsize::new(0);
+        let cases: Vec<Case> = serve.iter().map(|one| one.case).collect();
+        let (serve, next) = (Mutex::new(serve), AtomicUsize::new(0));
         let play = |stage: &mut Self| {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(&(turn, index)) = rounds.get(number) else { return Ok(()) };
-                if lock(&rows)[index].is_open() {
+            while let Some(&(turn, index)) = rounds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if lock(&serve)[index].row.is_open() {
                     let (judgement, seconds) = stage.play(&cases[index], turn, options)?;
-                    lock(&rows)[index].add(&judgement, seconds);
+                    lock(&serve)[index].row.add(&judgement, seconds);
                 }
             }
+            Ok(())
         };
         std::thread::scope(|scope| {
-            let lanes: Vec<_> = more.iter_mut().map(|stage| scope.spawn(|| play(stage))).collect();
+            let mut lanes: Vec<_> =
+                more.iter_mut().map(|stage| scope.spawn(|| play(stage))).collect();
+            lanes.extend(aside.map(|mut stage| {
+                // Its switch ends with this thread.
+                scope.spawn(move || {
+                    stage.arena = Some(Arena::open(&stage.program, &stage.folder.room("aside")?)?);
+                    stage.play_in_turn(unjudged, options, began)?;
+                    stage.take_last_look(unjudged.iter_mut());
+                    Ok(())
+                })
+            }));
             // A server that this stage begins anew ends with the thread that began it: it is needed later.
             let own = play(&mut *self);
             let ended = |lane: std::thread::ScopedJoinHandle<'_, Result<(), String>>| {
                 lane.join().map_err(|_panic| "the suite panicked")?
             };
             lanes.into_iter().map(ended).fold(own, Result::and)
-        })?;
-        Ok(std::mem::take(&mut *lock(&rows)))
+        })
     }
 
     /// Each in turn: as often as its waits need, and generated ones for the time that is left.
     fn play_in_turn(
         &mut self,
-        cases: &[Case],
+        cases: &mut [Played],
         options: &Options,
         began: Instant,
-    ) -> Result<Vec<Row>, String> {
-        let mut rows = self.rows(cases, options);
-        for turn in 0_u64.. {
+    ) -> Result<(), String> {
+        loop {
             let mut has_played = false;
-            for (case, row) in cases.iter().zip(&mut rows) {
-                let has_time = case.is_generated && began.elapsed() < options.time;
+            for one in &mut *cases {
+                let has_time = one.case.is_generated && began.elapsed() < options.time;
+                let is_due = u64::from(one.row.rounds) < one.case.repeats(options.is_long());
                 // One that is broken has been: what else there is, is still of interest.
-                if row.is_open() && (turn < case.repeats(options.is_long()) || has_time) {
-                    let (judgement, seconds) = self.play(case, turn, options)?;
-                    row.add(&judgement, seconds);
+                if (is_due || has_time) && one.row.is_open() {
+                    let turn = u64::from(one.row.rounds);
+                    let (judgement, seconds) = self.play(&one.case, turn, options)?;
+                    one.row.add(&judgement, seconds);
                     has_played = true;
                 }
             }
             if !has_played {
-                break;
+                return Ok(());
             }
         }
-        Ok(rows)
     }
 
-    /// A row for each case, without rounds.
-    fn rows(&self, cases: &[Case], options: &Options) -> Vec<Row> {
-        let row = |case: &Case| {
-            if case.need != Need::Nothing && !self.is_root {
-                Row::not_played(case.name, "needs root")
-            } else if case.is_long && !options.is_long() && options.only.is_none() {
-                Row::not_played(case.name, "only with --seconds 300 and more, or --only")
-            } else {
-                Row::new(case.name, case.rule(options.is_long()))
-            }
-        };
-        cases.iter().map(row).collect()
+    /// Whatever the switch meets after the last round counts for the last case at it.
+    fn take_last_look<'a>(&self, cases: impl Iterator<Item = &'a mut Played>) {
+        let is_of_switch = |one: &&mut Played| one.case.door == Door::Switch && one.row.rounds > 0;
+        if let (Some(arena), Some(last)) = (&self.arena, cases.filter(is_of_switch).last())
+            && let Err(why) = arena.last_look()
+        {
+            let broken = Some(format!("after the last round: {why}"));
+            last.row.add(&Judgement { broken, ..Judgement::default() }, 0.0);
+        }
     }
 
     /// A round of a case, and how many seconds it took; what it has broken is replaced.
@@ -255,7 +297,7 @@ impl Stage {
         options: &Options,
     ) -> Result<(Judgement, f64), String> {
         let (seed, began) = (seed_of(options.seed, case.name, turn), Instant::now());
-        let mut judgement = self.round(case, seed);
+        let mut judgement = self.round(case, seed, options.is_long());
         // In a short run a case has other rounds.
         let moments = if options.is_long() { MOMENTS } else { 1 };
         for _ in 1..moments {
@@ -263,7 +305,7 @@ impl Stage {
             if is_clear || judgement.unfit.is_none() {
                 break;
             }
-            judgement = self.round(case, seed);
+            judgement = self.round(case, seed, options.is_long());
         }
         let seconds = began.elapsed().as_secs_f64();
         let slow = judgement.slow.as_ref().filter(|_| options.is_long());
@@ -288,7 +330,7 @@ impl Stage {
         }
     }
 
-    fn round(&mut self, case: &Case, seed: u64) -> Judgement {
+    fn round(&mut self, case: &Case, seed: u64, is_long: bool) -> Judgement {
         let becomes_stranger = self.is_root && case.need != Need::Root && case.door != Door::Verbs;
         let nobody = Path::new("/nonexistent");
         let mut scene = Scene {
@@ -301,10 +343,10 @@ impl Stage {
             until: Instant::now() + ROUND,
         };
         let play = case.play;
-        let is_of_switch = case.door == Door::Switch;
+        let is_judged = case.door == Door::Switch && !case.is_unjudged(is_long);
         let attack = move || {
             let thread = std::thread::spawn(move || {
-                if is_of_switch {
+                if is_judged {
                     // Of this thread and of those that it starts. Where cores are few, clients that never sleep keep the
                     // innocents and the control pair from running, as any program would: the kernel divides cores among
                     // as many as there are, and what is judged is the switch.
@@ -384,6 +426,16 @@ impl Folder {
 
     fn path(&self) -> &Path {
         self.scratch.path()
+    }
+
+    /// A new folder in it for sockets, which others may enter.
+    fn room(&self, name: &str) -> Result<PathBuf, String> {
+        let path = self.path().join(name);
+        let said = |error: std::io::Error| format!("{}: {error}", path.display());
+        std::fs::create_dir(&path).map_err(said)?;
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+        std::fs::set_permissions(&path, mode).map_err(said)?;
+        Ok(path)
     }
 
     /// Where attacks may write that this user plays.

@@ -49,10 +49,13 @@ pub(crate) struct Served {
 #[derive(Debug, Default)]
 struct Guest {
     stop: AtomicBool,
-    /// It is not to ask now.
-    pauses: AtomicBool,
+    /// Held during a test.
+    tests: Mutex<()>,
     worst_ns: AtomicU64,
-    tests: AtomicU64,
+    /// Number of the test that was begun last.
+    begun: AtomicU64,
+    /// Number of the last one that the server ran.
+    had: AtomicU64,
     trouble: Mutex<Option<String>>,
 }
 
@@ -84,10 +87,11 @@ impl Served {
         stop.store(true, Ordering::Relaxed);
         let resident_bytes = meter.join().unwrap_or(0);
         let after = self.next_test();
-        // The guest's own test is no part of what is left behind.
-        self.guest.pause(true);
-        let health = self.daemon.check();
-        self.guest.pause(false);
+        let health = {
+            // The guest's own test is no part of what is left behind.
+            let _no_test = lock(&self.guest.tests);
+            self.daemon.check()
+        };
         let answer_ms = ms(self.guest.worst_ns.load(Ordering::Relaxed));
         let too_large = (resident_bytes > MEMORY + BESIDE).then(|| {
             let most = (MEMORY + BESIDE) >> 20;
@@ -102,8 +106,8 @@ impl Served {
 
     /// Waits until the guest has had a test that began after now.
     fn next_test(&self) -> Result<(), String> {
-        let (before, since) = (self.guest.tests.load(Ordering::Relaxed), Instant::now());
-        while self.guest.tests.load(Ordering::Relaxed) < before + 2 {
+        let (begun, since) = (self.guest.begun.load(Ordering::Relaxed), Instant::now());
+        while self.guest.had.load(Ordering::Relaxed) <= begun {
             if since.elapsed() > AFTER_MAX {
                 return Err(format!("no test for a guest {AFTER_MAX:?} after the attack"));
             }
@@ -135,32 +139,24 @@ fn largest(pid: u32, stop: &AtomicBool) -> u64 {
 impl Guest {
     fn visit(&self, port: u16) {
         while !self.stop.load(Ordering::Relaxed) {
-            if self.pauses.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(5));
-                continue;
-            }
-            let from_ns = now_ns();
-            match test_once(port) {
-                Ok(()) => {
-                    self.tests.fetch_add(1, Ordering::Relaxed);
-                }
-                // Said clearly.
-                Err(ClientError::Refused { refusal, .. }) if refusal.code == RefusalCode::Busy => {}
-                Err(error) => {
-                    lock(&self.trouble).get_or_insert(format!("the guest got no test: {error}"));
-                }
-            }
-            self.worst_ns.fetch_max(now_ns() - from_ns, Ordering::Relaxed);
+            self.test(port);
             std::thread::sleep(GUEST_EVERY);
         }
     }
 
-    fn pause(&self, on: bool) {
-        self.pauses.store(on, Ordering::Relaxed);
-        if on {
-            // The test that runs has an end.
-            std::thread::sleep(Duration::from_millis(400));
+    fn test(&self, port: u16) {
+        let _test = lock(&self.tests);
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        let from_ns = now_ns();
+        match test_once(port) {
+            Ok(()) => self.had.store(number, Ordering::Relaxed),
+            // Said clearly.
+            Err(ClientError::Refused { refusal, .. }) if refusal.code == RefusalCode::Busy => {}
+            Err(error) => {
+                lock(&self.trouble).get_or_insert(format!("the guest got no test: {error}"));
+            }
         }
+        self.worst_ns.fetch_max(now_ns() - from_ns, Ordering::Relaxed);
     }
 }
 

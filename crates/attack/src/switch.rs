@@ -27,6 +27,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use shm::{Message, Region, Socket, View};
 
 use crate::case::Case;
+use crate::judge::WAIT_MAX;
 
 /// All attacks on the switch.
 pub(crate) fn cases() -> Vec<Case> {
@@ -46,6 +47,10 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// How long an attacker waits for an answer before it says that there is none.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);
+
+/// How long an attacker waits who has done all he does: three times what an innocent may wait, so that a wait that he
+/// causes before the last third is seen to be too long, and more than the time between two looks of the daemon around.
+pub(crate) const DWELL: Duration = WAIT_MAX.saturating_mul(3);
 
 /// A connection that sends what it likes.
 #[derive(Debug)]

@@ -46,53 +46,60 @@ fn set(name: &str, table: Option<&FilterTable>) {
     socket.set_filter_table(Family::V4, name, table).expect("it is set");
 }
 
-#[test]
-fn marks_are_applied_as_nft_reads_them_and_go_without_a_trace_root() {
-    for (plan, family) in [(follow(PLAN), "ip"), (ipv6(&follow(PLAN)), "ip6")] {
-        in_namespace("marks", &plan, |bench| {
-            furnish();
-            must("ip rule del pref 5000");
-            must("ip -6 rule del pref 5000");
-            let before = dump();
-            let made = bench.apply().expect("applied");
-            let last = made.commands.last().expect("commands");
-            assert!(
-                last.starts_with(&format!("nft 'add table {family} clearstream-77; ")),
-                "{last}"
-            );
-            assert_eq!(drifts_of(bench), []);
-            assert_eq!(bench.apply().expect("applied").commands, [] as [String; 0]);
-            if is_installed("nft") {
-                let read = must(&format!("nft list table {family} clearstream-77"));
-                let rule = |last: u8| {
-                    format!(
-                        "\t\tiifname \"ib0\" ether saddr 02:00:00:00:00:{:02x} meta mark set 0x{last:08x} comment \"g{last}\"\n",
-                        0x10 + last
-                    )
-                };
-                let expected = format!(
-                    "table {family} clearstream-77 {{\n\tchain follow {{\n\t\ttype filter hook prerouting priority \
-                     mangle; policy accept;\n{}{}{}\t}}\n}}\n",
-                    rule(1),
-                    rule(2),
-                    rule(3)
-                );
-                assert_eq!(read, expected);
-                // What is told to be typed does the same.
-                let typed = last
-                    .strip_prefix("nft '")
-                    .and_then(|text| text.strip_suffix('\''))
-                    .expect("quotes");
+/// What a plan that follows makes is what `nft` reads, what is told to be typed makes the same where this `nft` can read it
+/// (`is_typed`), and a revert leaves no trace. `read` judges what `nft` says of the table.
+fn goes_without_a_trace(
+    name: &str,
+    plan: &str,
+    family: &str,
+    is_typed: bool,
+    read: impl Fn(&str) + Sync,
+) {
+    in_namespace(name, plan, |bench| {
+        furnish();
+        must("ip rule del pref 5000");
+        must("ip -6 rule del pref 5000");
+        let before = dump();
+        let made = bench.apply().expect("applied");
+        let last = made.commands.last().expect("commands");
+        assert!(last.starts_with(&format!("nft 'add table {family} clearstream-77; ")), "{last}");
+        assert_eq!(drifts_of(bench), []);
+        assert_eq!(bench.apply().expect("applied").commands, [] as [String; 0]);
+        if is_installed("nft") {
+            read(&must(&format!("nft list table {family} clearstream-77")));
+            if is_typed {
+                let typed = last.strip_prefix("nft '").and_then(|text| text.strip_suffix('\''));
+                let typed = typed.expect("quotes");
                 must(&format!("nft delete table {family} clearstream-77"));
                 let done = Command::new("nft").arg(typed).status().expect("installed");
                 assert!(done.success(), "{typed}");
                 assert_eq!(drifts_of(bench), []);
-            } else {
-                println!("skipped: needs nft");
             }
-            assert_eq!(left_alone(bench), []);
-            assert_same(&dump(), &before, "after the revert");
-        });
+        } else {
+            println!("skipped: needs nft");
+        }
+        assert_eq!(left_alone(bench), []);
+        assert_same(&dump(), &before, "after the revert");
+    });
+}
+
+#[test]
+fn marks_are_applied_as_nft_reads_them_and_go_without_a_trace_root() {
+    for (plan, family) in [(follow(PLAN), "ip"), (ipv6(&follow(PLAN)), "ip6")] {
+        let rule = |last: u8| {
+            format!(
+                "\t\tiifname \"ib0\" ether saddr 02:00:00:00:00:{:02x} meta mark set 0x{last:08x} comment \"g{last}\"\n",
+                0x10 + last
+            )
+        };
+        let expected = format!(
+            "table {family} clearstream-77 {{\n\tchain follow {{\n\t\ttype filter hook prerouting priority \
+             mangle; policy accept;\n{}{}{}\t}}\n}}\n",
+            rule(1),
+            rule(2),
+            rule(3)
+        );
+        goes_without_a_trace("marks", &plan, family, true, |read| assert_eq!(read, expected));
     }
 }
 
@@ -122,36 +129,11 @@ fn what_is_remembered_of_udp_is_as_nft_reads_it_and_goes_without_a_trace_root() 
     for (plan, ip, addr) in
         [(follow_udp(PLAN), "ip", "ipv4_addr"), (ipv6(&follow_udp(PLAN)), "ip6", "ipv6_addr")]
     {
-        in_namespace("marksudp", &plan, |bench| {
-            furnish();
-            must("ip rule del pref 5000");
-            must("ip -6 rule del pref 5000");
-            let before = dump();
-            let made = bench.apply().expect("applied");
-            let last = made.commands.last().expect("commands");
-            assert_eq!(drifts_of(bench), []);
-            assert_eq!(bench.apply().expect("applied").commands, [] as [String; 0]);
-            if is_installed("nft") {
-                let read = must(&format!("nft list table {ip} clearstream-77"));
-                for words in udp_words(ip, addr) {
-                    assert!(read.contains(&words), "{words}\n{read}");
-                }
-                // nft 1.0 ends with a failed assertion where such a key has an IPv6 address.
-                if ip == "ip" {
-                    let typed = last
-                        .strip_prefix("nft '")
-                        .and_then(|text| text.strip_suffix('\''))
-                        .expect("quotes");
-                    must("nft delete table ip clearstream-77");
-                    let done = Command::new("nft").arg(typed).status().expect("installed");
-                    assert!(done.success(), "{typed}");
-                    assert_eq!(drifts_of(bench), []);
-                }
-            } else {
-                println!("skipped: needs nft");
+        // nft 1.0 ends with a failed assertion where such a key has an IPv6 address.
+        goes_without_a_trace("marksudp", &plan, ip, ip == "ip", |read| {
+            for words in udp_words(ip, addr) {
+                assert!(read.contains(&words), "{words}\n{read}");
             }
-            assert_eq!(left_alone(bench), []);
-            assert_same(&dump(), &before, "after the revert");
         });
     }
 }

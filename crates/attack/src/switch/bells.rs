@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 use sys::descriptor::LockedEpoll;
 use sys::eventfd::Signaller;
 
-use super::{Hostile, Raw, SMALL, broadcast};
+use super::{DWELL, Hostile, Raw, SMALL, broadcast};
 use crate::arena::Arena;
 use crate::case::{Case, Door, Need, Scene};
 use crate::play::{STRANGER, as_user};
@@ -60,7 +60,7 @@ fn provoke(scene: &Scene, switch: &str) -> Result<Hostile, String> {
 fn jam_one(scene: &mut Scene) -> Result<(), String> {
     let _jam = jammed(scene, "vale0:jam")?;
     let _provoker = provoke(scene, "vale0")?;
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(DWELL);
     Ok(())
 }
 
@@ -71,7 +71,7 @@ fn jam_and_leave(scene: &mut Scene) -> Result<(), String> {
     let bells: Vec<OwnedFd> =
         jam.bells.iter().filter_map(|bell| bell.as_fd().try_clone_to_owned().ok()).collect();
     drop((jam, provoker));
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(DWELL);
     drop(bells);
     Ok(())
 }
@@ -82,7 +82,7 @@ fn jam_sender(scene: &mut Scene) -> Result<(), String> {
     hostile.set_user(0, 2, 7);
     let next = hostile.send(0, &broadcast(2, 60), 2112);
     hostile.publish(next);
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(DWELL);
     Ok(())
 }
 
@@ -90,7 +90,7 @@ fn jam_many(scene: &mut Scene) -> Result<(), String> {
     let jams: Result<Vec<Hostile>, String> =
         (0..20).map(|number| jammed(scene, &format!("vale0:jam{number}"))).collect();
     let _provoker = provoke(scene, "vale0")?;
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(DWELL);
     drop(jams?);
     Ok(())
 }
@@ -107,7 +107,7 @@ fn jam_again(scene: &mut Scene) -> Result<(), String> {
 fn jam_two_switches(scene: &mut Scene) -> Result<(), String> {
     let _jams = (jammed(scene, "vale0:jam")?, jammed(scene, "vale1:jam")?);
     let _provokers = (provoke(scene, "vale0")?, provoke(scene, "vale1")?);
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(DWELL);
     Ok(())
 }
 

@@ -213,13 +213,26 @@ fn each_with_every_request(scene: &Scene, kinds: &[(&str, Make)]) -> Result<(), 
     Ok(())
 }
 
+/// So many at a time, half of those that a user may have: a request for a device has its answer when the connection is
+/// closed.
+const LINGERING: usize = 4;
+
 fn lingering(scene: &mut Scene) -> Result<(), String> {
-    let make = || lingering_socket(Some(Duration::from_secs(10)));
-    for bytes in requests() {
-        let fd = make().ok_or("no TCP connection to be had")?;
-        hand_over(scene, &bytes, vec![fd])?;
-    }
-    Ok(())
+    let scene = &*scene;
+    let hand_over = |bytes: &[u8]| {
+        let fd = lingering_socket(Some(Duration::from_secs(10)));
+        hand_over(scene, bytes, vec![fd.ok_or("no TCP connection to be had")?])
+    };
+    requests().chunks(LINGERING).try_for_each(|some| {
+        std::thread::scope(|scope| {
+            let all: Vec<_> = some.iter().map(|bytes| scope.spawn(|| hand_over(bytes))).collect();
+            let ended = |one: std::thread::ScopedJoinHandle<'_, Result<(), String>>| {
+                one.join().unwrap_or_else(|_| Err("the attack itself panicked".to_owned()))
+            };
+            // All are waited for, whatever the first of them says.
+            all.into_iter().map(ended).fold(Ok(()), Result::and)
+        })
+    })
 }
 
 fn lingering_many(scene: &mut Scene) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use packet_switch::attachment::Shape;
 use serde_json::json;
 
-use super::{Hostile, SMALL, broadcast};
+use super::{DWELL, Hostile, SMALL, broadcast};
 use crate::case::{Case, Door, Scene};
 
 pub(crate) const CASES: &[Case] = &[
@@ -73,7 +73,7 @@ fn amplify(scene: &mut Scene) -> Result<(), String> {
         next = hostile.send(next, &segment(12, [1, 1], 65_000), 4160);
     }
     hostile.publish(next);
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(DWELL);
     drop(receivers?);
     Ok(())
 }
@@ -88,7 +88,7 @@ fn amplify_link(scene: &mut Scene) -> Result<(), String> {
         next = hostile.send(next, &segment(10, [1, 1], 65_000), 4160);
     }
     hostile.publish(next);
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(DWELL);
     Ok(())
 }
 

@@ -91,6 +91,10 @@ impl Daemon {
     ) {
         let Some(session) = self.sessions.get(&id) else { return };
         let user = session.user;
+        if matches!(ask, Ok(Ask::List { .. })) {
+            // It says what is so now, and not what was at the last look.
+            self.count_refused_calls(notice);
+        }
         let delivery = ask
             .map_err(|error| (error.code(), error.to_string()))
             .and_then(|ask| {

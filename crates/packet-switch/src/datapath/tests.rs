@@ -80,6 +80,18 @@ fn ends(number: usize, geometry: &Geometry) -> (PortEnds, Client) {
     (port, client)
 }
 
+/// A port's transmit ring by itself, of so many slots, from its client's side and from the switch's.
+fn way_in(slots: u32) -> (Sender, Inlet, Marks) {
+    let geometry = Geometry { slots, ..GEOMETRY };
+    let region = Region::private(geometry.region_bytes().unwrap()).unwrap();
+    let layout = Layout::format(&region, &geometry).unwrap();
+    let end = |seat| layout.end(&region, 0, seat, 1).unwrap();
+    let buffers = || layout.buffers(&region).unwrap();
+    let (near, far) = Bells::pair().unwrap();
+    let tx = Sender::join(end(Seat::User), buffers(), near);
+    (tx, Inlet::new(end(Seat::TxOwner), buffers(), far.theirs), Marks::new(&buffers()))
+}
+
 fn frame(from: usize, to: usize, fill: u8) -> [u8; 60] {
     let mut frame = [fill; 60];
     frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, to as u8]);

@@ -33,10 +33,11 @@ pub(crate) fn play() {
     );
     daemon.confine().unwrap();
     if role == "provoked-daemon" {
-        std::thread::spawn(|| {
+        let refused = std::thread::spawn(|| {
             sys::sandbox::enter(sys::sandbox::Calls::Carry).unwrap();
             (0..3).for_each(|_| drop(std::env::current_dir()));
         });
+        refused.join().unwrap();
     }
     daemon.run(&mut |notice| println!("notice {notice:?}"), &|| false).unwrap();
 }

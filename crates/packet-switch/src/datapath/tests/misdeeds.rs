@@ -122,14 +122,7 @@ fn scribbling_harms_nobody_else() {
 
 #[test]
 fn endless_packets_are_refused() {
-    let geometry = Geometry { slots: 256, ..GEOMETRY };
-    let region = Region::private(geometry.region_bytes().unwrap()).unwrap();
-    let layout = Layout::format(&region, &geometry).unwrap();
-    let buffers = || layout.buffers(&region).unwrap();
-    let (near, far) = Bells::pair().unwrap();
-    let mut tx = Sender::join(layout.end(&region, 0, Seat::User, 1).unwrap(), buffers(), near);
-    let end = layout.end(&region, 0, Seat::TxOwner, 1).unwrap();
-    let mut inlet = Inlet::new(end, buffers(), far.theirs);
+    let (mut tx, mut inlet, mut marks) = way_in(256);
     tx.reserve(255).unwrap();
     for offset in 0..65 {
         let index = tx.end().index(offset);
@@ -138,9 +131,8 @@ fn endless_packets_are_refused() {
         tx.end().memory().set_slot(index, Slot { flags, ..slot });
     }
     tx.publish(65).unwrap();
-    let (mut marks, mut taken) = (Marks::new(&buffers()), Taken::default());
     assert!(inlet.look());
-    assert_eq!(inlet.take(&mut marks, &mut taken), Err(CutOff::Fragments(64)));
+    assert_eq!(inlet.take(&mut marks, &mut Taken::default()), Err(CutOff::Fragments(64)));
 }
 
 /// A fault of the program in one port's turn takes that port away; the others' frames go on.

@@ -62,18 +62,11 @@ impl Bench {
 
 #[test]
 fn a_full_turn_leaves_the_rest_for_the_next() {
-    let geometry = Geometry { slots: 1024, ..GEOMETRY };
-    let region = Region::private(geometry.region_bytes().unwrap()).unwrap();
-    let layout = Layout::format(&region, &geometry).unwrap();
-    let buffers = || layout.buffers(&region).unwrap();
-    let (near, far) = Bells::pair().unwrap();
-    let mut tx = Sender::join(layout.end(&region, 0, Seat::User, 1).unwrap(), buffers(), near);
-    let end = layout.end(&region, 0, Seat::TxOwner, 1).unwrap();
-    let mut inlet = Inlet::new(end, buffers(), far.theirs);
+    let (mut tx, mut inlet, mut marks) = way_in(1024);
     assert_eq!(tx.reserve(1023).unwrap(), 1023);
     assert!((0..1000).all(|offset| tx.put_length(offset, 60)));
     tx.publish(1000).unwrap();
-    let (mut marks, mut taken) = (Marks::new(&buffers()), Taken::default());
+    let mut taken = Taken::default();
     for expected in [256, 256, 256, 232, 0] {
         inlet.look();
         inlet.take(&mut marks, &mut taken).unwrap();
