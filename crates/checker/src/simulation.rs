@@ -1,6 +1,6 @@
 //! A model stepped through by hand.
 
-use dve::{Model, Steps};
+use dve::{Diagnostic, Model, Steps};
 
 /// A run through a model, made step by step.
 #[derive(Debug)]
@@ -33,6 +33,21 @@ impl<'m> Simulation<'m> {
     #[must_use]
     pub fn state(&self) -> String {
         self.run.last().map_or_else(String::new, |state| self.model.show_state(state))
+    }
+
+    /// Whether the last step was a run-time error, in which the run ends.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.run.last().is_some_and(|state| self.model.is_error(state))
+    }
+
+    /// The assertions that do not hold in this state, each with its place in the model: `13:22: assertion of P does not
+    /// hold`.
+    #[must_use]
+    pub fn failed_assertions(&self) -> Vec<String> {
+        let failed = self.run.last().map(|state| self.model.violated_assertions(state));
+        let line = |one: &Diagnostic| one.to_string().lines().next().unwrap_or_default().to_owned();
+        failed.iter().flatten().map(line).collect()
     }
 
     /// The steps that are possible.

@@ -103,7 +103,7 @@ impl VerbError {
 
     /// A file that the user named cannot be read: exit code 2.
     pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Self {
-        Self::usage(format!("{}: {error}", path.display()))
+        Self::usage(format!("{}: {error}", crate::store::input_name(path)))
     }
 
     /// Its exit code.
@@ -276,8 +276,14 @@ pub(crate) fn usage(mut error: clap::Error, asked_of: &clap::Command) -> ExitCod
 /// Takes commands and options out of clap's suggestions that the help does not show: the program calls
 /// itself with them.
 fn suggest_what_is_shown(error: &mut clap::Error, asked_of: &clap::Command) {
-    let is_shown =
-        |name: &str| asked_of.find_subcommand(name).is_some_and(|one| !one.is_hide_set());
+    let asked = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => word.clone(),
+        _ => String::new(),
+    };
+    let is_shown = |name: &str| {
+        is_near(&asked, name)
+            && asked_of.find_subcommand(name).is_some_and(|one| !one.is_hide_set())
+    };
     let is_shown_option = |name: &str| {
         let hidden = asked_of.get_arguments().filter(|argument| argument.is_hide_set());
         let mut names = hidden.filter_map(clap::Arg::get_long);
@@ -296,6 +302,12 @@ fn suggest_what_is_shown(error: &mut clap::Error, asked_of: &clap::Command) {
         let kept: Vec<_> = told.iter().filter(|text| !is_hidden(text)).cloned().collect();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(kept));
     }
+}
+
+/// Whether a command may be meant by a word: misspelt, or only begun. clap also suggests words that share a few letters.
+pub(crate) fn is_near(word: &str, name: &str) -> bool {
+    let is_begun = word.len() > 1 && (name.starts_with(word) || word.starts_with(name));
+    is_begun || units::closest(word, [name]).is_some()
 }
 
 /// Drops what is not wanted of one kind of suggestion, and the kind itself if nothing is left.

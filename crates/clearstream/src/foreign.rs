@@ -20,9 +20,14 @@ pub(crate) fn load(path: &Path) -> Result<Results, VerbError> {
 /// # Errors
 /// One line that names the file and the problem.
 pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Results, VerbError> {
-    let name = path.display();
+    let name = store::input_name(path);
     if bytes.trim_ascii().is_empty() {
         return Err(VerbError::failed(format!("{name}: the file is empty")));
+    }
+    if let Some((how, program)) = compression(bytes) {
+        let line =
+            format!("{name}: the file is compressed ({how}); decompress it first: {program}");
+        return Err(VerbError::failed(line));
     }
     if let Some(read) = recorded::read(bytes) {
         return read.map_err(|error| VerbError::failed(format!("{name}: {error}")));
@@ -39,6 +44,18 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Results, VerbError> {
             if is_json { error } else { error.and(others) }
         }),
     }
+}
+
+/// How a file is compressed, as its first bytes say, and the program that undoes it.
+fn compression(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+    const KINDS: [(&[u8], &str, &str); 4] = [
+        (&[0x1f, 0x8b], "gzip", "gunzip"),
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "unzstd"),
+        (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", "unxz"),
+        (b"BZh", "bzip2", "bunzip2"),
+    ];
+    let found = KINDS.iter().find(|(magic, ..)| bytes.starts_with(magic));
+    found.map(|&(_, how, program)| (how, program))
 }
 
 /// Findings taken from another program's recording, in the document's order.

@@ -71,6 +71,7 @@ fn after_help() -> String {
 fn main() -> ExitCode {
     // If this fails, exceeding the file size limit ends the process, as it does other programs.
     sys::signal::survive_file_size_limit().ok();
+    out::fit_terminal();
     // clap does not parse the flags of iperf3, IOR and mdtest: their verbs are intercepted before it.
     let arguments = verbs::help::expanded(std::env::args_os().collect());
     if let Some(code) = verbs::iperf3::intercept(&arguments) {

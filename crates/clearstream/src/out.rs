@@ -3,8 +3,33 @@
 //! Only binary data ([`raw_stdout`]) bypasses it.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Columns of running text where standard output is no terminal, and at most where it is a wide one.
+const COLUMNS_MAX: usize = 96;
+/// Columns of running text on a terminal that is narrower than that, or says so.
+const COLUMNS_MIN: usize = 40;
+
+static COLUMNS: AtomicUsize = AtomicUsize::new(COLUMNS_MAX);
+
+/// Wraps running text from now on at the width of the terminal that standard output is, if it is one.
+pub(crate) fn fit_terminal() {
+    if let Ok(size) = rustix::termios::tcgetwinsize(rustix::stdio::stdout()) {
+        COLUMNS.store(columns_on(usize::from(size.ws_col)), Ordering::Relaxed);
+    }
+}
+
+/// Columns of running text on a terminal of this width; 0: the terminal does not know it.
+fn columns_on(terminal: usize) -> usize {
+    if terminal == 0 { COLUMNS_MAX } else { terminal.clamp(COLUMNS_MIN, COLUMNS_MAX) }
+}
+
+/// Columns at which running text on standard output is wrapped: 40 to 96.
+pub(crate) fn columns() -> usize {
+    COLUMNS.load(Ordering::Relaxed)
+}
 
 /// Standard output, for text and JSON. A reader that has gone away (`| head -1`) is no error: the rest of
 /// the output is discarded, and the verb ends with the same exit code, that of failed gates included.
@@ -117,6 +142,14 @@ impl<W: Write> Drop for Printable<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn running_text_fits_its_terminal_and_stays_readable() {
+        let cases = [(0, 96), (20, 40), (60, 60), (80, 80), (96, 96), (300, 96)];
+        for (terminal, columns) in cases {
+            assert_eq!(columns_on(terminal), columns, "on {terminal} columns");
+        }
+    }
 
     fn through(pieces: &[&[u8]]) -> String {
         let mut bytes = Vec::new();

@@ -14,6 +14,11 @@ pub(crate) const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o Serve
 /// Built-in plans, for the program's labs.
 const PLANS: &[(&str, &str)] = &[("cumulus", include_str!("../../../labs/gateways/cumulus.toml"))];
 
+/// Names of the built-in plans.
+pub(crate) fn builtin_names() -> impl Iterator<Item = &'static str> {
+    PLANS.iter().map(|(name, _)| *name)
+}
+
 /// Whether there is a built-in plan of this name.
 pub(crate) fn is_builtin(name: &str) -> bool {
     PLANS.iter().any(|(known, _)| *known == name)
@@ -28,8 +33,8 @@ pub(crate) fn plan_text(path: &Path) -> Result<String, VerbError> {
         None if path.to_str().is_some_and(|name| !name.contains(['/', '.', '-']))
             && !path.exists() =>
         {
-            let (name, known) = (path.display(), PLANS.iter().map(|(name, _)| *name));
-            let known = known.collect::<Vec<_>>().join(", ");
+            let name = path.display();
+            let known = builtin_names().collect::<Vec<_>>().join(", ");
             Err(VerbError::usage(format!(
                 "no plan '{name}'; built in: {known}; or give a file, NAME.toml"
             )))

@@ -26,6 +26,11 @@ pub(crate) fn load(path: &Path) -> Result<Results, VerbError> {
     parse(path, &read(path)?)
 }
 
+/// How messages call a file that is read: by its path, or `standard input` for `-`.
+pub(crate) fn input_name(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
+}
+
 /// The bytes of a file, or of standard input for `-`; at most [`FILE_BYTES_MAX`] of them.
 ///
 /// # Errors
@@ -271,7 +276,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn at(path: &Path, error: &dyn std::error::Error) -> VerbError {
-    VerbError::failed(format!("{}: {}", path.display(), crate::exit::chain(error)))
+    VerbError::failed(format!("{}: {}", input_name(path), crate::exit::chain(error)))
 }
 
 #[cfg(test)]

@@ -9,8 +9,7 @@ use results::{
 };
 use units::show_bit_rate;
 
-/// Widest line, in columns; longer sentences are wrapped.
-const COLUMNS: usize = 96;
+use crate::out::columns;
 
 /// How much of a verdict to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +49,7 @@ pub(crate) fn show(
     }
     verdict_lines(&mut out, verdict, detail).ok();
     for change in &results.changes {
-        wrapped(&mut out, "Changed  ", &applied(change)).ok();
+        wrapped(&mut out, what_became(change), &applied(change)).ok();
     }
     ruled_out(&mut out, verdict, detail).ok();
     if let Some(stored) = stored {
@@ -64,6 +63,15 @@ pub(crate) fn show(
         wrapped(&mut out, "Unseen   ", &format!("{}: {}", absent.what, absent.why)).ok();
     }
     out
+}
+
+/// The label of a change: one that did not stay was either tried or never made.
+fn what_became(change: &AppliedChange) -> &'static str {
+    match (change.is_kept, &change.after) {
+        (Some(false), None) => "Not made ",
+        (Some(false), Some(_)) => "Reverted ",
+        _ => "Changed  ",
+    }
 }
 
 /// A change that `tune apply` made: where, from what to what, and what measuring with and without it gave.
@@ -259,13 +267,13 @@ fn ruled_out(out: &mut String, verdict: &Verdict, detail: Detail) -> std::fmt::R
     }
 }
 
-/// Wraps `text` into lines of at most [`COLUMNS`], the first after `label`, the rest indented below it.
+/// Wraps `text` into lines of at most [`columns`] columns, the first after `label`, the rest indented below it.
 pub(crate) fn wrapped(out: &mut String, label: &str, text: &str) -> std::fmt::Result {
     let indent = " ".repeat(label.chars().count());
     let mut line = label.to_owned();
     let mut is_empty = true;
     for word in text.split_whitespace() {
-        if !is_empty && line.chars().count() + word.chars().count() > COLUMNS {
+        if !is_empty && line.chars().count() + word.chars().count() > columns() {
             writeln!(out, "{}", line.trim_end())?;
             line.clone_from(&indent);
         }

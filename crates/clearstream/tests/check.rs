@@ -166,7 +166,7 @@ fn a_model_is_read_from_standard_input() {
     };
     let (code, out, err) = check(&[]);
     assert_eq!(code, Some(0), "{out}{err}");
-    assert!(out.contains("-: absence of deadlocks"), "{out}");
+    assert!(out.starts_with("standard input: absence of deadlocks"), "{out}");
     let (code, _, err) = check(&["--simulate"]);
     assert_eq!(code, Some(2), "{err}");
     assert!(err.contains("name the model's file"), "{err}");
@@ -434,6 +434,17 @@ fn a_model_with_parameters_is_expanded() {
     let (code, _, err) = model.check(&["-D", "N=1 2"]);
     assert_eq!(code, Some(2));
     assert!(err.contains(".mdve:2:") && err.contains('^'), "{err}");
+    let (code, _, err) = model.check(&["-D", "M=3"]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("--define M: nothing in ") && err.contains("parameter is N"), "{err}");
+}
+
+#[test]
+fn a_checkpoint_that_could_not_be_written_is_refused_before_the_search() {
+    let model = ModelFile::new("nowhere", &peterson([1, 0]));
+    let (code, out, err) = model.check(&["--checkpoint", "/nonexistent/saved"]);
+    assert_eq!(code, Some(2), "{out}{err}");
+    assert!(err.contains("/nonexistent/saved: cannot be written") && out.is_empty(), "{out}{err}");
 }
 
 #[test]
@@ -451,6 +462,27 @@ fn a_model_can_be_stepped_through() {
     let (code, out, _) = told(child.wait_with_output().expect("it ends"));
     assert_eq!(code, Some(0));
     assert!(out.contains("   1  P0.asks") && out.contains("enter the number of a step"), "{out}");
+}
+
+#[test]
+fn a_run_that_is_stepped_through_shows_what_its_state_violates() {
+    let text = "byte x = 1;\nprocess P { state a; init a; assert a: x > 0;\n\
+                trans a -> a { effect x = x - 1; }; }\nsystem async;\n";
+    let model = ModelFile::new("violates", text);
+    let mut child = Command::new(PROGRAM)
+        .arg("check")
+        .arg(&model.0)
+        .arg("--simulate")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    child.stdin.take().expect("its input").write_all(b"0\n0\n").expect("it reads");
+    let (code, out, _) = told(child.wait_with_output().expect("it ends"));
+    assert_eq!(code, Some(0));
+    assert!(out.contains("   1  P.a x=0\n  2:40: assertion of P does not hold\n"), "{out}");
+    let ended = "   2  error state\n  the run has ended with a run-time error\n";
+    assert!(out.contains(ended) && !out.contains("deadlock"), "{out}");
 }
 
 /// The words of a command line, with double quotes as a shell takes them.

@@ -120,6 +120,72 @@ fn a_usage_error_says_what_to_write_instead() {
 }
 
 #[test]
+fn help_lists_the_commands_as_json_and_takes_no_words_for_granted() {
+    let output = run(&["help", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    for (kind, name) in [("commands", "path"), ("topics", "limits")] {
+        let one = &kind[..kind.len() - 1];
+        let entries = list[kind].as_array().expect("a list");
+        let found = entries.iter().find(|entry| entry[one] == name).expect(name);
+        assert!(found["about"].as_str().is_some_and(|about| about.len() > 10), "{found}");
+    }
+    let output = run(&["help", "--"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output.stdout).contains("Usage: clearstream"), "{output:?}");
+    let output = run(&["help", "path", "--json"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(complaint(&output).ends_with("write: clearstream path --help"), "{output:?}");
+}
+
+#[test]
+fn only_a_word_that_is_close_is_suggested() {
+    for (arguments, suggested) in [
+        (&["help", "undo"][..], None),
+        (&["help", "exitcodes"], Some("'exit-codes'")),
+        (&["completions"], None),
+        (&["paht"], Some("'path'")),
+        (&["reprod"], Some("'reproduce'")),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let line = complaint(&output);
+        match suggested {
+            Some(name) => assert!(line.contains(name), "{line}"),
+            None => assert!(!line.contains("similar"), "{line}"),
+        }
+        assert!(!line.contains("'pkt'"), "{line}");
+    }
+}
+
+#[test]
+fn a_word_that_is_no_number_is_called_that_and_an_unknown_option_leads_to_the_known_ones() {
+    for (arguments, expected) in [
+        (
+            &["pkt", "gen", "vale0:a", "--rate", "fast"][..],
+            "'fast' is not a number; write for example",
+        ),
+        (&["test", "h", "-t", "abc"], "'abc' is not a number; write for example"),
+        (&["io", "--zz"], "no option --zz; `clearstream io --help` lists the options"),
+        (&["meta", "-q"], "no option -q; `clearstream meta --help` lists the options"),
+        (&["test", "h", "--fail-above", "rtt_p99=5"], "'5' has no unit; write for example 5ms"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(complaint(&output).contains(expected), "{output:?}");
+    }
+}
+
+#[test]
+fn the_help_of_io_and_meta_names_only_their_own_options_and_figures() {
+    let (io, meta) = (run(&["io", "--help"]), run(&["meta", "--help"]));
+    let (io, meta) = (text(&io.stdout), text(&meta.stdout));
+    assert!(io.contains("--uring DEPTH") && io.contains("read:throughput=1G"), "{io}");
+    assert!(meta.contains("file-creation:throughput=5k") && !meta.contains("--uring"), "{meta}");
+    assert!(!io.contains("no-failed-calls") && !io.contains("meta"), "{io}");
+}
+
+#[test]
 fn version_is_the_packages() {
     let output = run(&["--version"]);
     assert_eq!(text(&output.stdout), format!("clearstream {}\n", env!("CARGO_PKG_VERSION")));

@@ -61,6 +61,11 @@ fn bash_completes_names_and_falls_back_to_options() {
     assert_eq!(offered("clearstream check --example pete"), ["peterson"]);
     assert_eq!(offered("clearstream check --example=pete"), ["peterson"]);
     assert_eq!(offered("clearstream reproduce --repeats 2 G-fl"), ["G-flock"]);
+    assert_eq!(offered("clearstream gateway plan cu"), ["cumulus"]);
+    assert_eq!(offered("clearstream gateway drain cumulus "), ["g1", "g2", "g3"]);
+    assert_eq!(offered("clearstream gateway watch cumulus --host s"), ["s1", "s2"]);
+    assert_eq!(offered("clearstream tune apply --only net.ipv4.tcp_rm"), ["net.ipv4.tcp_rmem"]);
+    assert!(offered("clearstream live ").contains(&"lo".to_owned()));
     assert!(offered("clearstream reproduce ").contains(&"C-fig6".to_owned()));
     assert!(offered("clearstream lab sta").contains(&"status".to_owned()));
     assert!(offered("clearstream test --no-del").contains(&"--no-delay".to_owned()));

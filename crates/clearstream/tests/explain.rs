@@ -203,6 +203,15 @@ fn standard_input_is_read_and_bad_files_get_a_line() {
     assert_eq!(output.status.code(), Some(1));
     let complaint = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    let packed = Scratch::new("results.json.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0]);
+    let output = run(&["explain", packed.path()]);
+    let complaint = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(complaint.ends_with("compressed (gzip); decompress it first: gunzip\n"), "{complaint}");
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    // The tests have no standard input to read.
+    let output = Command::new(PROGRAM).args(["explain", "-"]).stdin(Stdio::null()).output();
+    let complaint = String::from_utf8(output.expect("the program starts").stderr).expect("UTF-8");
+    assert_eq!(complaint, "clearstream: standard input: the file is empty\n");
     let empty = Scratch::new("empty.json", b"");
     let output = run(&["explain", empty.path()]);
     let complaint = String::from_utf8(output.stderr).expect("UTF-8");

@@ -93,6 +93,10 @@ fn an_unknown_gateway_plan_or_host_gets_one_line_with_those_that_there_are() {
         ),
         (&["plan", "nimbus"], "no plan 'nimbus'; built in: cumulus; or give a file, NAME.toml"),
         (&["drain", "PLAN", "sn1", "--host", "zz"], "has no host 'zz'"),
+        (
+            &["explain", "zz:1", "wolf01:2", "--plan", "PLAN"],
+            "'zz:1' is neither ADDRESS:PORT nor HOST:PORT with a host of the plan 'cumulus'; its hosts are nid",
+        ),
     ] {
         let output = gateway(words);
         let line = String::from_utf8_lossy(&output.stderr).into_owned();

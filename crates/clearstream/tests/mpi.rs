@@ -275,6 +275,33 @@ fn a_plan_tells_where_open_mpi_would_run_each_rank_and_starts_none() {
     assert!(!mark.exists(), "the job was started");
 }
 
+/// A launcher that is to start nothing takes this host for one slot, unless it is told how many cores there are.
+#[test]
+fn a_plan_has_as_many_slots_on_this_host_as_it_has_cores() {
+    let cores = topology::machine().cores.iter().filter(|core| core.is_online).count();
+    let count = cores.to_string();
+    let launcher = ["--", "mpirun.openmpi", "--use-hwthread-cpus", "-n", &count, "true"];
+    let plan = planned(&[&["--interface", "lo"], &launcher[..]].concat());
+    assert_eq!(plan["ranks"].as_array().map(Vec::len), Some(cores), "{plan}");
+    assert!(plan["ranks"].as_array().expect("ranks").iter().all(|rank| rank["is_here"] == true));
+    let more = (cores + 1).to_string();
+    let mut crowded = Command::new(PROGRAM);
+    crowded.args([
+        "mpi",
+        "plan",
+        "--",
+        "mpirun.openmpi",
+        "--use-hwthread-cpus",
+        "-n",
+        &more,
+        "true",
+    ]);
+    crowded.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    let (code, text) = told(crowded.stdin(Stdio::null()));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("not enough slots"), "{text}");
+}
+
 #[test]
 fn a_plan_without_a_launcher_gives_each_rank_a_core_in_order() {
     let plan = planned(&["--ranks", "1", "--interface", "lo"]);

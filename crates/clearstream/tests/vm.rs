@@ -120,7 +120,11 @@ fn a_guest_goes_with_its_folder_its_owner_and_when_told_to() {
     let name = bed.name("down");
     assert_eq!(bed.must(&format!("down {name}")), format!("guest {name} is down\n"));
     bed.is_gone("down", &guest);
-    assert_eq!(bed.must(&format!("down {name}")), format!("guest {name} was not up\n"));
+    assert_eq!(bed.must(&format!("down {name} --if-up")), format!("guest {name} was not up\n"));
+    let output = bed.vm(&format!("down {name}")).output().unwrap();
+    let line = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(line.contains(&format!("guest '{name}' is not up")), "{line}");
 }
 
 #[test]

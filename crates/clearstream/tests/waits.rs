@@ -32,6 +32,7 @@ mod reproduce;
 mod reproduce_messages_root;
 mod schema;
 mod strangers_root;
+mod terminal;
 mod tune_hostile_root;
 mod tune_root;
 mod vhost_user_root;

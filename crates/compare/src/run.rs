@@ -124,7 +124,7 @@ impl Setting {
         // The experiment of `test` says nothing of what was tested.
         let name = match point.experiment.as_str() {
             "test" => options.join(", "),
-            experiment => experiment.replace('-', " "),
+            experiment => words::experiment_words(words::phase_name(experiment)),
         };
         Self {
             experiment: point.experiment.clone(),

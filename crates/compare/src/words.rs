@@ -134,7 +134,13 @@ pub(crate) fn field(name: &str, value: &Value) -> (String, String) {
             fields.iter().map(part).collect::<Vec<_>>().join(", ")
         }
     };
-    (figure_words(name.strip_prefix("is_").unwrap_or(name)), shown)
+    let bare = ["is_", "has_"].into_iter().find_map(|prefix| name.strip_prefix(prefix));
+    (figure_words(bare.unwrap_or(name)), shown)
+}
+
+/// An experiment's name in words: `window-sweep` as `window sweep`. One that is written in words keeps its hyphens.
+pub(crate) fn experiment_words(name: &str) -> String {
+    if name.contains(' ') { name.to_owned() } else { name.replace('-', " ") }
 }
 
 /// The name of a phase of file-system load for people. Phases carry the number of their test in IOR's script; the only

@@ -45,13 +45,29 @@ pub struct JobMap {
     pub complaint: String,
 }
 
-/// Asks Open MPI's launcher where it would start the ranks of a job with these arguments.
+/// Asks Open MPI's launcher where it would start the ranks of a job with these arguments. `local_slots` is how many it would
+/// start on this host; `None` if the arguments name hosts, which say that themselves.
 ///
 /// # Errors
 /// It cannot be run, or does not answer.
-pub fn job_map(launcher: &OsStr, arguments: &[OsString]) -> io::Result<JobMap> {
+pub fn job_map(
+    launcher: &OsStr,
+    arguments: &[OsString],
+    local_slots: Option<usize>,
+) -> io::Result<JobMap> {
+    let map = ask(launcher, &[], arguments)?;
+    match local_slots {
+        // A launcher that starts nothing does not look for the cores of this host, and takes it for one slot.
+        Some(slots) if map.ranks.is_empty() && map.complaint.contains("slots") => {
+            ask(launcher, &["--host", &format!("localhost:{slots}")], arguments)
+        }
+        _ => Ok(map),
+    }
+}
+
+fn ask(launcher: &OsStr, hosts: &[&str], arguments: &[OsString]) -> io::Result<JobMap> {
     let mut command = Command::new(launcher);
-    command.args(ASK).args(arguments);
+    command.args(ASK).args(hosts).args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = Owned::start(&mut command, Ending::KILL)?.capture(ANSWER_BYTES_MAX)?;
     let ended = child.ended_within(ANSWER_MAX)?;

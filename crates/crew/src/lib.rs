@@ -37,6 +37,7 @@ pub use memory::MemoryTransport;
 pub use mpi::{Flavour, MpiError, launched_by};
 pub use placement::{
     CoreChoice, EndpointPlace, HereView, QueueChoice, RankPlacement, Receiver, even_ranks,
+    physical_cores_count,
 };
 pub use steering::{Binder, FlowRules, JobPlan, Unsteered, Wishes, plan_job};
 pub use threads::{Channels, ThreadsEnd, run_threads};

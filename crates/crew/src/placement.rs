@@ -204,6 +204,12 @@ pub(crate) fn receives_on(nic: &Nic, interrupts: &[Interrupt]) -> Vec<u32> {
     steered.or_else(threads).or_else(|| sorted(delivered.copied().collect())).unwrap_or_default()
 }
 
+/// Physical cores that are online: the slots that Open MPI's launcher gives a host of its own accord.
+#[must_use]
+pub fn physical_cores_count(machine: &Machine) -> usize {
+    physical_cores(machine).len()
+}
+
 /// The kernel's numbers of hardware threads, by physical core. Launchers count these by package, last-level cache and
 /// core, each in the order of its first hardware thread (hwloc's logical order).
 fn physical_cores(machine: &Machine) -> Vec<Vec<u32>> {

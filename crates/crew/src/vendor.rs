@@ -164,7 +164,7 @@ mod tests {
             ["--allow-run-as-root", "--host", "here:2,far:1", "-n", "3", "true"]
                 .map(Into::into)
                 .into();
-        let map = crate::job_map("mpirun.openmpi".as_ref(), &arguments).expect("it runs");
+        let map = crate::job_map("mpirun.openmpi".as_ref(), &arguments, None).expect("it runs");
         let hosts: Vec<&str> = map.ranks.iter().map(|one| one.host.as_str()).collect();
         assert_eq!(hosts, ["here", "here", "far"], "{}", map.complaint);
     }

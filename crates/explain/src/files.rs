@@ -148,12 +148,13 @@ pub(crate) fn explain(results: &Results) -> Option<Verdict> {
         .iter()
         .filter_map(|point| point.crossing().map(|(carried, crossing)| (point, carried, crossing)))
         .collect();
+    let is_repeated = seen.iter().any(|(point, ..)| point.repeat > 0);
     let mut opinions: Vec<Opinion> = Vec::new();
     for page in &PAGES {
         let of_page = seen.iter().map(|(point, carried, crossing)| {
             let (weight, text) = weigh(page.limit, carried, crossing);
             let weight = if weight.is_nan() { 0.0 } else { weight.clamp(0.0, 1.0) };
-            let text = format!("{} {}: {text}", point.experiment, point.repeat);
+            let text = format!("{}: {text}", of_phase(point, is_repeated));
             Opinion { limit: page.limit, weight, text }
         });
         let strongest =
@@ -182,12 +183,25 @@ pub(crate) fn explain(results: &Results) -> Option<Verdict> {
     Some(Verdict { evidence: found, ruled_out, ..plain })
 }
 
-/// The advice of a page, with the plan's file where the command that made the results names it.
+/// `write`, or `write, repetition 2` where there are several; repeats are counted from 0.
+fn of_phase(point: &Point, is_repeated: bool) -> String {
+    let phase = point.experiment.strip_suffix("-0").unwrap_or(&point.experiment);
+    match is_repeated {
+        true => format!("{phase}, repetition {}", point.repeat.saturating_add(1)),
+        false => phase.to_owned(),
+    }
+}
+
+/// The advice of a page as a line of a verdict, which is no sentence, with the plan's file where the command that made the
+/// results names it.
 fn advice(page: &FilesPage, results: &Results) -> String {
-    let advice = page.rows[3].1;
+    let sentence = page.rows[3].1.trim_end_matches('.');
+    let mut letters = sentence.chars();
+    let first = letters.next().map(|first| first.to_ascii_lowercase());
+    let advice: String = first.into_iter().chain(letters).collect();
     match plan_file(&results.command) {
         Some(file) => advice.replace(" (PLAN: the plan's file)", "").replace("PLAN", &file),
-        None => advice.to_owned(),
+        None => advice,
     }
 }
 
@@ -296,7 +310,9 @@ fn of_hosts(carried: &Carried, role: Role, weight: f64) -> (f64, String) {
     if shares_cores(carried) {
         return (
             0.0,
-            format!("{name}: all hosts are on the cores of one machine, which say nothing of one"),
+            format!(
+                "all hosts share the cores of one machine, which do not show how busy a {name} is"
+            ),
         );
     }
     let busy = |use_: &CoreUse| 1.0 - use_.idle;

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::builtin::builtin_labs;
 use crate::file::LabFileError;
+use crate::plan::LabPlan;
 
 /// Why a lab could not be brought up, entered, asked or taken down.
 #[derive(Debug, Error)]
@@ -88,7 +89,7 @@ pub enum LabError {
         lab: String,
         /// The requested name.
         host: String,
-        /// Names of the lab's hosts.
+        /// Names of the lab's hosts and guests.
         known: String,
     },
     /// A host has no such port, or it cannot fail so.
@@ -178,6 +179,15 @@ impl LabError {
         Self::NotUp { name: name.to_owned(), instead: instead_of(name, up, is_root) }
     }
 
+    /// The lab has no host (or guest) of this name.
+    pub(crate) fn unknown_host(plan: &LabPlan, name: &str) -> Self {
+        Self::UnknownHost {
+            lab: plan.name.clone(),
+            host: name.to_owned(),
+            known: hosts_and_guests(plan),
+        }
+    }
+
     /// Whether what is missing is a privilege or a kernel feature (exit code 4).
     #[must_use]
     pub fn is_missing_privilege(&self) -> bool {
@@ -215,6 +225,19 @@ impl LabError {
     }
 }
 
+/// `a, b and the guests c, d`; a lab has a host or a guest.
+fn hosts_and_guests(plan: &LabPlan) -> String {
+    let hosts: Vec<&str> = plan.hosts.iter().map(|host| host.name.as_str()).collect();
+    let guests: Vec<&str> = plan.guests.iter().map(|guest| guest.name.as_str()).collect();
+    let named = match guests[..] {
+        [] => None,
+        [one] => Some(format!("the guest {one}")),
+        _ => Some(format!("the guests {}", guests.join(", "))),
+    };
+    let hosts = (!hosts.is_empty()).then(|| hosts.join(", "));
+    hosts.into_iter().chain(named).collect::<Vec<_>>().join(" and ")
+}
+
 /// What the user may have meant by a lab that is not up.
 fn instead_of(name: &str, up: &[String], is_root: bool) -> String {
     if let Some(near) = units::closest(name, up.iter().map(String::as_str)) {
@@ -234,6 +257,22 @@ fn instead_of(name: &str, up: &[String], is_root: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_host_gets_the_hosts_and_the_guests_that_there_are() {
+        let told = |hosts: &str, members: &str| {
+            let text =
+                format!("name = \"x\"\n{hosts}\n[[switch]]\nname = \"lan\"\nhosts = [{members}]\n");
+            let plan = crate::file::parse_lab("x", &text).unwrap();
+            LabError::unknown_host(&plan, "zz").to_string()
+        };
+        let guests = told("[guest.one]\n[guest.two]", "\"one\", \"two\"");
+        assert_eq!(guests, "lab 'x' has no host 'zz'; it has the guests one, two");
+        let mixed = told("[host.a]\n[host.b]\n[guest.vm]", "\"a\", \"b\", \"vm\"");
+        assert_eq!(mixed, "lab 'x' has no host 'zz'; it has a, b and the guest vm");
+        let hosts = told("[host.a]\n[host.b]", "\"a\", \"b\"");
+        assert_eq!(hosts, "lab 'x' has no host 'zz'; it has a, b");
+    }
 
     #[test]
     fn a_lab_that_is_not_up_gets_the_nearest_one_or_all_that_are() {

@@ -299,14 +299,8 @@ impl Lab {
     /// A host's place in the plan.
     pub(crate) fn host_index(&self, host: &str) -> Result<usize, LabError> {
         let plan = self.plan();
-        plan.hosts.iter().position(|known| known.name == host).ok_or_else(|| {
-            let names: Vec<&str> = plan.hosts.iter().map(|host| host.name.as_str()).collect();
-            LabError::UnknownHost {
-                lab: plan.name.clone(),
-                host: host.to_owned(),
-                known: names.join(", "),
-            }
-        })
+        let found = plan.hosts.iter().position(|known| known.name == host);
+        found.ok_or_else(|| LabError::unknown_host(plan, host))
     }
 }
 

@@ -34,7 +34,8 @@ pub(crate) fn start(lab: &Lab, program: &Program) -> Result<Vec<String>, LabErro
     let keeper = program.keeper();
     let mut machines = Vec::new();
     for guest in &plan.guests {
-        let (switch, _) = plan.guest_end(&guest.name).ok_or_else(|| unknown(plan, &guest.name))?;
+        let (switch, _) =
+            plan.guest_end(&guest.name).ok_or_else(|| LabError::unknown_host(plan, &guest.name))?;
         let wrong = |error: packet_switch::NameError| LabError::NotStarted(error.to_string());
         let port = format!("{}:{}", switch.name, guest.name).parse().map_err(wrong)?;
         let config = MachineConfig {
@@ -109,7 +110,7 @@ impl Lab {
     /// The lab has none of that name, or it has ended.
     pub fn guest(&self, name: &str) -> Result<Machine, LabError> {
         let plan = self.plan();
-        plan.guest(name).ok_or_else(|| unknown(plan, name))?;
+        plan.guest(name).ok_or_else(|| LabError::unknown_host(plan, name))?;
         let found = Machine::find_in(&Place::at(self.dir.path())?, name)?;
         found.ok_or_else(|| LabError::GuestEnded { lab: plan.name.clone(), guest: name.to_owned() })
     }
@@ -125,15 +126,6 @@ impl Lab {
             }
         }
         Ok(())
-    }
-}
-
-fn unknown(plan: &LabPlan, guest: &str) -> LabError {
-    let names: Vec<&str> = plan.guests.iter().map(|guest| guest.name.as_str()).collect();
-    LabError::UnknownHost {
-        lab: plan.name.clone(),
-        host: guest.to_owned(),
-        known: names.join(", "),
     }
 }
 

@@ -73,6 +73,9 @@ pub enum RecordedError {
          brackets: ss -tinm dst '[fd00::1]')"
     )]
     TimesOnly,
+    /// Connections without the figures of TCP.
+    #[error("`ss` listed connections without their figures: take the samples with `ss -tinm`")]
+    NoDetails,
     /// Nothing tells how much time passed.
     #[error(
         "the samples do not tell how much time passed: write the time before each, for example \
@@ -87,8 +90,8 @@ pub fn read(bytes: &[u8]) -> Option<Result<Results, RecordedError>> {
     if capture::is_capture(bytes) {
         return Some(flow::biggest(bytes).map(|flow| document::of_capture(&flow)));
     }
-    if ss::is_times_only(bytes) {
-        return Some(Err(RecordedError::TimesOnly));
+    if ss::is_ss(bytes) {
+        return Some(ss::samples(bytes).map(|samples| document::of_samples(&samples)));
     }
-    ss::is_ss(bytes).then(|| ss::samples(bytes).map(|samples| document::of_samples(&samples)))
+    ss::without_samples(bytes).map(Err)
 }

@@ -127,6 +127,20 @@ const KEPT: [&str; 34] = [
     "skmem_tb",
 ];
 
+/// States of connections, as `ss` writes them.
+const STATES: [&str; 10] = [
+    "ESTAB",
+    "SYN-SENT",
+    "SYN-RECV",
+    "FIN-WAIT-1",
+    "FIN-WAIT-2",
+    "TIME-WAIT",
+    "CLOSE-WAIT",
+    "LAST-ACK",
+    "CLOSING",
+    "LISTEN",
+];
+
 /// Whether a text looks like the output of `ss -i`.
 pub(crate) fn is_ss(bytes: &[u8]) -> bool {
     let head = &bytes[..bytes.len().min(HEAD_BYTES)];
@@ -135,20 +149,35 @@ pub(crate) fn is_ss(bytes: &[u8]) -> bool {
     is_text && has(" rto:") && has(" cwnd:")
 }
 
-/// Whether every line is the time that `date +%s.%N` writes before a sample, and no sample follows any.
-pub(crate) fn is_times_only(bytes: &[u8]) -> bool {
+/// Why a listing of `ss` holds no sample: each of its lines is the time that `date +%s.%N` writes before one, a heading, or a
+/// connection without the details that `-i` adds. `None` for any other file.
+pub(crate) fn without_samples(bytes: &[u8]) -> Option<RecordedError> {
     // Results of many megabytes come here, too, and are done with after one byte.
-    if !bytes.trim_ascii_start().first().is_some_and(u8::is_ascii_digit) {
-        return false;
+    let first = bytes.trim_ascii_start().first()?;
+    if !first.is_ascii_digit() && !first.is_ascii_uppercase() {
+        return None;
     }
-    let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let is_time = |line: &[u8]| {
         let mut parts = line.split(|byte| *byte == b'.');
         let is_digits = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
         let seconds = parts.next().is_some_and(|part| part.len() >= 9 && is_digits(part));
         seconds && parts.next().is_none_or(is_digits) && parts.next().is_none()
     };
-    lines.all(|line| line.is_empty() || is_time(line))
+    let mut connections_count = 0_usize;
+    for line in bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii) {
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let word = words.next().unwrap_or_default();
+        let is_heading = matches!(word, b"State" | b"Netid" | b"Recv-Q");
+        if STATES.iter().any(|state| word == state.as_bytes()) {
+            connections_count += 1;
+        } else if !(line.is_empty() || is_time(line) || is_heading) {
+            return None;
+        }
+    }
+    match connections_count {
+        0 => Some(RecordedError::TimesOnly),
+        _ => Some(RecordedError::NoDetails),
+    }
 }
 
 /// Reads them.

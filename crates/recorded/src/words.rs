@@ -133,7 +133,7 @@ fn idle(trace: &Trace) -> Option<Line> {
 
 fn losses(flow: &Flow, trace: &Trace) -> String {
     let counts = &trace.counts;
-    let segments = trace.sent_bytes as f64 / payload_mss(flow, trace).max(1) as f64;
+    let new_segments = trace.sent_bytes as f64 / payload_mss(flow, trace).max(1) as f64;
     let late = match counts.late_count {
         0 => String::new(),
         count => format!("; {} arrived out of order", show_count_of(count, "packet")),
@@ -160,9 +160,9 @@ fn losses(flow: &Flow, trace: &Trace) -> String {
         count => format!("; {} were spurious (D-SACK)", show_count(count as f64)),
     };
     format!(
-        "losses: {} ({} of the segments), in {}{timeouts}{place}{needless}{late}",
+        "losses: {} ({} of the segments sent), in {}{timeouts}{place}{needless}{late}",
         show_count_of(counts.retransmits_count, "retransmission"),
-        percent(again / segments.max(1.0)),
+        percent(again / (new_segments + again).max(1.0)),
         show_count_of(counts.loss_events_count, "event")
     )
 }

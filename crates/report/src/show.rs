@@ -31,9 +31,10 @@ pub(crate) fn size(bytes: f64) -> String {
 pub(crate) fn name(key: &str) -> String {
     let words = |text: &str| text.replace('-', " ");
     match key.split_once(':') {
-        Some(("confirm", limit)) => format!("confirmation: {}", words(limit)),
+        Some(("confirm", name)) => format!("confirmation: {}", limit_words(name)),
         Some((_, _)) => key.to_owned(),
-        None if key.starts_with(char::is_uppercase) => key.to_owned(),
+        // A paper's figure, or words.
+        None if key.starts_with(char::is_uppercase) || key.contains(' ') => key.to_owned(),
         None => words(key),
     }
 }
@@ -208,8 +209,20 @@ pub(crate) fn span(span_s: f64) -> String {
 pub(crate) fn limit(limit: Limit) -> String {
     match limit {
         Limit::NoneFound => "nothing found".to_owned(),
-        other => other.name().replace('-', " "),
+        other => limit_words(other.name()),
     }
+}
+
+/// `path-mtu` as `path MTU`.
+fn limit_words(name: &str) -> String {
+    let word = |word| match word {
+        "cpu" => "CPU",
+        "ecn" => "ECN",
+        "mtu" => "MTU",
+        "pcie" => "PCIe",
+        plain => plain,
+    };
+    name.split('-').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// `near`, `far`.
@@ -342,6 +355,16 @@ pub(crate) fn shell_line(words: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_are_words_with_the_usual_capitals() {
+        assert_eq!(limit(Limit::PathMtu), "path MTU");
+        assert_eq!(limit(Limit::CpuQuota), "CPU quota");
+        assert_eq!(name("confirm:ecn-marks"), "confirmation: ECN marks");
+        assert_eq!(name("window-sweep"), "window sweep");
+        let words = "failed assertions and run-time errors";
+        assert_eq!(name(words), words, "words keep their hyphens");
+    }
 
     #[test]
     fn names_of_the_results_are_shown_in_words() {

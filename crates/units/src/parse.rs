@@ -27,7 +27,7 @@ pub enum UnitError {
     #[error("'{0}' has no percent sign; write {1}")]
     NoPercentSign(String, String),
     /// A time that could be meant in seconds or milliseconds.
-    #[error("'{0}' has no unit; write for example \"{0}ms\"")]
+    #[error("'{0}' has no unit; write for example {0}ms")]
     NoUnit(String),
 }
 
@@ -226,7 +226,7 @@ mod tests {
             assert_eq!(parse_percent(text).unwrap_err().to_string(), reason);
         }
         let error = parse_duration_with_unit("50").unwrap_err();
-        assert_eq!(error.to_string(), "'50' has no unit; write for example \"50ms\"");
+        assert_eq!(error.to_string(), "'50' has no unit; write for example 50ms");
         let error = parse_duration_with_unit("fast").unwrap_err();
         assert_eq!(
             error.to_string(),

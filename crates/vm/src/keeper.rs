@@ -144,6 +144,7 @@ impl Keeper {
             while let Ok(Some(signal)) = self.signals.next() {
                 let number = Signal::from_named_raw(signal.number);
                 if matches!(number, Some(Signal::TERM | Signal::INT | Signal::HUP | Signal::QUIT)) {
+                    log(&format!("signal {} ended it (`vm down` sends 15)", signal.number));
                     return;
                 }
             }
@@ -157,6 +158,7 @@ impl Keeper {
                 return;
             }
             if self.state.owner.is_some_and(|owner| !owner.is_running()) {
+                log("the process that it goes with has ended");
                 return;
             }
             if self.has_stopped() && self.tell_if_kvm_gave_up() {

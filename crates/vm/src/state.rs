@@ -230,21 +230,32 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    /// `: why`, as far as they tell why a guest has ended: what QEMU says, else what the guest said last.
+    /// `: why`, as far as they tell why a guest has ended: what QEMU says, else what the guest said last, else the keeper's
+    /// reason.
     pub(crate) fn why_ended(&self) -> String {
         let last = [&self.processes, &self.console].into_iter().flatten().find_map(last_line);
-        last.map(|line| format!(": {line}")).unwrap_or_default()
+        let reason = || keeper_line(self.processes.as_ref()?);
+        last.or_else(reason).map(|line| format!(": {line}")).unwrap_or_default()
     }
 }
 
 /// The last line with text on it that is not the keeper's.
 fn last_line(log: &File) -> Option<String> {
+    line(log, |line| (!line.starts_with(KEEPER_SAYS)).then_some(line))
+}
+
+/// The keeper's last line, without its name.
+fn keeper_line(log: &File) -> Option<String> {
+    line(log, |line| line.strip_prefix(KEEPER_SAYS).map(str::trim))
+}
+
+/// What `wanted` takes of the last line with text on it of which it takes anything.
+fn line(log: &File, wanted: impl Fn(&str) -> Option<&str>) -> Option<String> {
     // A console's log may be long, and hold anything.
     let mut tail = [0; 4096];
     let begin = log.metadata().ok()?.len().saturating_sub(tail.len() as u64);
     let count = log.read_at(&mut tail, begin).ok()?;
     let text = String::from_utf8_lossy(&tail[..count]);
-    let mut lines = text.lines().rev().map(str::trim);
-    let line = lines.find(|line| !line.is_empty() && !line.starts_with(KEEPER_SAYS))?;
-    Some(units::printable(line).into_owned())
+    let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    Some(units::printable(lines.find_map(wanted)?).into_owned())
 }

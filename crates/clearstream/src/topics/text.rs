@@ -1,9 +1,8 @@
 //! Renders documents for a terminal.
 
 use super::markdown::{Block, spans};
+use crate::out::columns;
 
-/// Widest line, in columns.
-pub(super) const COLUMNS: usize = 96;
 /// Narrowest column of a table, in characters.
 const COLUMN_MIN: usize = 10;
 /// Space between two columns of a table.
@@ -29,7 +28,7 @@ pub(crate) fn plain(blocks: &[Block]) -> String {
             }
             Block::Code(lines) => lines.iter().map(|line| format!("    {line}")).collect(),
             Block::Table(rows) => {
-                table(rows, COLUMNS - 2).into_iter().map(|line| format!("  {line}")).collect()
+                table(rows, columns() - 2).into_iter().map(|line| format!("  {line}")).collect()
             }
         };
         for line in lines {
@@ -41,7 +40,7 @@ pub(crate) fn plain(blocks: &[Block]) -> String {
 }
 
 fn indented(first: &str, others: &str, words: &str) -> Vec<String> {
-    let lines = wrapped(&bare(words), COLUMNS - others.chars().count());
+    let lines = wrapped(&bare(words), columns() - others.chars().count());
     let indent = |(number, line): (usize, String)| {
         format!("{}{line}", if number == 0 { first } else { others })
     };

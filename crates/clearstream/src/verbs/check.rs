@@ -217,7 +217,8 @@ fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
         }
         return simulate::run(&model);
     }
-    store::check_outputs([args.output.as_deref(), args.svg.as_deref()])?;
+    let [output, svg] = [args.output.as_deref(), args.svg.as_deref()];
+    store::check_outputs([output, svg, args.checkpoint.as_deref()])?;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let typed = args.typed.as_deref().map(typed::words).transpose().map_err(VerbError::usage)?;
     let mut results = document::begun(typed.as_deref());

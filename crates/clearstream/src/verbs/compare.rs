@@ -70,7 +70,7 @@ struct GateTold<'a> {
 pub(crate) fn run(args: &CompareArgs, json: bool) -> VerbResult {
     store::check_outputs([args.report.as_deref()])?;
     let (a, b) = (runs(&args.a)?, runs(&args.b)?);
-    let names = [&args.a, &args.b].map(|path| path.display().to_string());
+    let names = [&args.a, &args.b].map(|path| store::input_name(path));
     let comparison = compare::compare((&names[0], &a), (&names[1], &b));
     if comparison.figures.is_empty() {
         return Err(VerbError::failed(nothing_alike(&comparison)));
@@ -105,7 +105,7 @@ fn runs(path: &Path) -> Result<Vec<Run>, VerbError> {
     if !path.is_dir() {
         let run = read(path)?;
         return match run.is_empty() {
-            true => Err(VerbError::failed(format!("{} holds no figures", path.display()))),
+            true => Err(VerbError::failed(format!("{} holds no figures", store::input_name(path)))),
             false => Ok(vec![run]),
         };
     }

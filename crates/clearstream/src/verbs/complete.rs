@@ -8,7 +8,7 @@ mod cursor;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -16,9 +16,11 @@ use std::time::Duration;
 use clap::{Command, CommandFactory};
 use lab::{Lab, builtin_labs};
 use packet_switch::client::{Connection, default_socket};
+use route_plan::{Plan, parse_plan};
 
 use crate::catalogue;
 use crate::exit::Exit;
+use crate::plans;
 use crate::topics::{SCHEMA, TOPICS};
 use crate::{CommandLine, VerbResult};
 use cursor::Cursor;
@@ -63,6 +65,16 @@ enum Wanted {
     Models,
     /// Actions of a command; without one, commands and help topics.
     Help(Vec<String>),
+    /// Plans that come with the program.
+    Plans,
+    /// Gateways of this plan.
+    Gateways(String),
+    /// Hosts and gateways of this plan.
+    PlanHosts(String),
+    /// Network interfaces of this host.
+    Interfaces,
+    /// Settings that `tune` changes.
+    Settings,
 }
 
 /// Prints the names, one per line.
@@ -135,9 +147,22 @@ fn wanted(
         (["reproduce"], "id") => Wanted::Experiments,
         (["check"], "example") => Wanted::Models,
         (["help"], "words") => Wanted::Help(cursor.values_of("words").map(str::to_owned).collect()),
-        _ => return None,
+        (words, argument) => of_plan_or_host(words, argument, &cursor)?,
     };
     Some((wanted, cursor.value_at))
+}
+
+/// What a gateway plan names, or this host has.
+fn of_plan_or_host(command: &[&str], argument: &str, cursor: &Cursor) -> Option<Wanted> {
+    let plan = || cursor.value_of("plan").map(str::to_owned);
+    match (command, argument) {
+        (["gateway", _], "plan") => Some(Wanted::Plans),
+        (["gateway", "drain" | "undrain"], "gateway") => Some(Wanted::Gateways(plan()?)),
+        (["gateway", _], "host") => Some(Wanted::PlanHosts(plan()?)),
+        (["live"] | ["tune", "dump"], "interfaces") => Some(Wanted::Interfaces),
+        (["tune", "apply"], "only") | (["tune", "revert"], "keys") => Some(Wanted::Settings),
+        _ => None,
+    }
 }
 
 /// The same for `io`, `meta` and `iperf3`, whose options clap does not know.
@@ -206,7 +231,28 @@ fn names(wanted: &Wanted) -> Vec<String> {
         Wanted::Experiments => catalogue::ids().map(str::to_owned).collect(),
         Wanted::Models => dve::EXAMPLES.iter().map(|model| model.name.to_owned()).collect(),
         Wanted::Help(words) => commands_and_topics(words),
+        Wanted::Plans => plans::builtin_names().map(str::to_owned).collect(),
+        Wanted::Gateways(file) => {
+            of_plan(file, |plan| plan.gateways.iter().map(|gateway| gateway.name.clone()).collect())
+        }
+        Wanted::PlanHosts(file) => of_plan(file, |plan| plan.names().map(str::to_owned).collect()),
+        Wanted::Interfaces => interfaces(),
+        Wanted::Settings => {
+            tuning::every_key(&interfaces()).iter().map(ToString::to_string).collect()
+        }
     }
+}
+
+/// Names from a plan; none if it cannot be read. A shell's completion has no standard input to read it from.
+fn of_plan(file: &str, names: impl Fn(&Plan) -> Vec<String>) -> Vec<String> {
+    let file_text = || plans::plan_text(Path::new(file)).ok();
+    let text = if file == "-" { None } else { file_text() };
+    let plan = text.and_then(|text| parse_plan(file, &text).ok());
+    plan.map_or_else(Vec::new, |plan| names(&plan))
+}
+
+fn interfaces() -> Vec<String> {
+    topology::interfaces().into_iter().map(|link| link.name).collect()
 }
 
 /// The actions of a command; without a command, all commands and topics.
@@ -331,6 +377,15 @@ mod tests {
         assert_eq!(of("check "), None);
         assert_eq!(of("help "), Some(Wanted::Help(Vec::new())));
         assert_eq!(of("report "), None);
+        let plan = || "cumulus".to_owned();
+        assert_eq!(of("gateway plan "), Some(Wanted::Plans));
+        assert_eq!(of("gateway explain a:1 b:2 --plan "), Some(Wanted::Plans));
+        assert_eq!(of("gateway drain cumulus "), Some(Wanted::Gateways(plan())));
+        assert_eq!(of("gateway watch cumulus --host "), Some(Wanted::PlanHosts(plan())));
+        assert_eq!(of("gateway revert --host "), None);
+        assert_eq!(of("live "), Some(Wanted::Interfaces));
+        assert_eq!(of("tune apply geneva --only "), Some(Wanted::Settings));
+        assert_eq!(of("tune revert "), Some(Wanted::Settings));
     }
 
     #[test]

@@ -137,7 +137,7 @@ fn explain_results(args: &ExplainArgs, results: Results, json: bool) -> VerbResu
     }
     let measured = explain::diagnose(&results).measured;
     if measured.is_none() && results.points.is_empty() {
-        let name = args.results.display();
+        let name = store::input_name(&args.results);
         let why = results.partial.as_ref().map_or_else(String::new, |why| {
             format!("; the run is not complete: {}", why.lines().next().unwrap_or(""))
         });
@@ -180,7 +180,7 @@ fn explain_results(args: &ExplainArgs, results: Results, json: bool) -> VerbResu
 /// Refuses a file that holds nothing that a limit could explain.
 fn check_work(path: &Path, results: &Results) -> Result<(), VerbError> {
     let Some(what) = other_work(results) else { return Ok(()) };
-    let name = path.display();
+    let name = store::input_name(path);
     Err(VerbError::usage(format!(
         "{name} holds no network test and no load of a file system, only {what}: nothing to explain"
     )))
@@ -255,7 +255,7 @@ fn rates_of(
     let is_udp = |point: &Point| matches!(point.work, Work::Datagrams(_));
     for (path, points) in [(path, &results.points), (more, &added.points)] {
         if points.is_empty() || !points.iter().all(is_udp) {
-            let name = path.display();
+            let name = store::input_name(path);
             let line = format!("{name} holds other tests than UDP: only rates of UDP are compared");
             return Err(VerbError::usage(line));
         }

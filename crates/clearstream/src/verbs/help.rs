@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory};
 use serde_json::json;
 
-use crate::exit::{Exit, VerbError};
+use crate::exit::{Exit, VerbError, is_near};
 use crate::topics::{self, Topic};
 use crate::{CommandLine, VerbResult};
 
@@ -61,6 +61,8 @@ pub(crate) fn run(args: &HelpArgs, json: bool) -> VerbResult {
     let words: Vec<_> = args.words.iter().map(|word| word.to_string_lossy()).collect();
     let mut out = crate::out::stdout();
     match &words[..] {
+        [] if json => writeln!(out, "{}", list())?,
+        [] => write!(out, "{}", command().render_help())?,
         [name] if name == topics::SCHEMA => {
             let schema = results::json_schema();
             serde_json::to_writer_pretty(&mut out, &schema).map_err(io::Error::from)?;
@@ -100,12 +102,27 @@ pub(crate) fn run(args: &HelpArgs, json: bool) -> VerbResult {
                 None if is_topic(&words[0]) => {
                     format!("write: clearstream help {}", words[0].escape_debug())
                 }
-                None => format!("write: clearstream {} --help", words.join(" ")),
+                None => {
+                    let command = words.join(" ");
+                    format!("the help of a command is text; write: clearstream {command} --help")
+                }
             };
             return Err(VerbError::usage(line));
         }
     }
     Ok(Exit::Ok)
+}
+
+/// All commands and topics, each with the line that describes it.
+fn list() -> serde_json::Value {
+    let command = CommandLine::command();
+    let shown = command.get_subcommands().filter(|one| !one.is_hide_set());
+    let about = |one: &Command| one.get_about().map(ToString::to_string).unwrap_or_default();
+    let commands: Vec<_> =
+        shown.map(|one| json!({ "command": one.get_name(), "about": about(one) })).collect();
+    let topic = |one: &Topic| json!({ "topic": one.name, "about": one.about });
+    let topics: Vec<_> = topics::TOPICS.iter().map(topic).collect();
+    json!({ "commands": commands, "topics": topics })
 }
 
 /// `; similar: 'path'`, or nothing where neither a command nor a topic is.
@@ -119,8 +136,9 @@ fn similar_to(word: &str) -> String {
         _ => &[],
     };
     // The most similar comes last. Commands that the program calls itself with are none of a person's.
-    let is_shown =
-        |name: &&String| command.find_subcommand(name).is_some_and(|one| !one.is_hide_set());
+    let is_shown = |name: &&String| {
+        is_near(word, name) && command.find_subcommand(name).is_some_and(|one| !one.is_hide_set())
+    };
     let best = similar.iter().rev().find(is_shown);
     best.map(|name| format!("; similar: '{name}'")).unwrap_or_default()
 }

@@ -186,6 +186,16 @@ impl Ranks<'_> {
     }
 }
 
+/// Refuses options of IOR or mdtest; where there is no such option, with the way to those that there are.
+pub(crate) fn wrong_options(kind: Kind, why: String) -> VerbError {
+    let is_unknown = why.contains("there is no option");
+    let refused = VerbError::usage(why);
+    match is_unknown {
+        true => refused.and(&format!("; `clearstream {} --help` lists the options", kind.name())),
+        false => refused,
+    }
+}
+
 /// Reports an incomplete test on one line.
 pub(crate) fn failure(error: &LoadError) -> VerbResult {
     match (error, signal_of(error)) {

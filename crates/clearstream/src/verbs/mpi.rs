@@ -253,7 +253,7 @@ fn placed(
             launcher.display()
         ));
     };
-    let map = match crew::job_map(launcher, arguments) {
+    let map = match crew::job_map(launcher, arguments, local_slots(arguments)) {
         Ok(map) => map,
         Err(error) => {
             unplanned(&format_args!("does not tell where it would start them ({error})"));
@@ -279,18 +279,36 @@ const HOST_VARIABLES: [&str; 5] = [
     "PRTE_MCA_prte_default_hostfile",
 ];
 
-/// Refuses an interface that this host lacks, if the ranks run here: each of them would fail on it.
-fn check_interface(given: Option<&str>, arguments: &[OsString]) -> Result<(), VerbError> {
-    let variable = std::env::var(INTERFACE_VARIABLE).ok().filter(|value| !value.is_empty());
-    let Some(wanted) = given.or(variable.as_deref()) else { return Ok(()) };
+/// Whether a launcher would start ranks on other hosts, too, or only there.
+fn runs_elsewhere(arguments: &[OsString]) -> bool {
     let names_hosts = |word: &OsString| {
         let word = word.to_string_lossy();
         let word = word.strip_prefix("--").map_or(word.to_string(), |rest| format!("-{rest}"));
         HOST_OPTIONS.contains(&word.as_str())
     };
-    let runs_elsewhere = arguments.iter().any(names_hosts)
-        || HOST_VARIABLES.iter().any(|name| std::env::var_os(name).is_some());
-    if runs_elsewhere || own_address::choose(Some(wanted)).is_some() {
+    arguments.iter().any(names_hosts)
+        || HOST_VARIABLES.iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// The ranks that Open MPI's launcher starts on this host without being told to share cores; `None` if hosts are named.
+fn local_slots(arguments: &[OsString]) -> Option<usize> {
+    if runs_elsewhere(arguments) {
+        return None;
+    }
+    let machine = topology::machine();
+    let has_option = |name: &str| arguments.iter().any(|word| word == name);
+    let by_thread = has_option("--use-hwthread-cpus") || has_option("-use-hwthread-cpus");
+    Some(match by_thread {
+        true => machine.cores.iter().filter(|core| core.is_online).count(),
+        false => crew::physical_cores_count(&machine),
+    })
+}
+
+/// Refuses an interface that this host lacks, if the ranks run here: each of them would fail on it.
+fn check_interface(given: Option<&str>, arguments: &[OsString]) -> Result<(), VerbError> {
+    let variable = std::env::var(INTERFACE_VARIABLE).ok().filter(|value| !value.is_empty());
+    let Some(wanted) = given.or(variable.as_deref()) else { return Ok(()) };
+    if runs_elsewhere(arguments) || own_address::choose(Some(wanted)).is_some() {
         return Ok(());
     }
     Err(no_interface(wanted))

@@ -157,6 +157,10 @@ fn frame_rate(text: &str) -> Result<u64, String> {
             "'{text}' is a rate of bits, and frames per second are meant; write for example 1M"
         ));
     }
+    if unit == text.trim() && !unit.is_empty() {
+        let what = if unit.starts_with('-') { "negative" } else { "not a number" };
+        return Err(format!("'{text}' is {what}; write for example 1000, 64k or 1.5M"));
+    }
     if !["", "k", "K", "m", "M", "g", "G"].contains(&prefix) {
         return Err(format!(
             "'{text}' has an unknown unit '{unit}'; known: k M G, optionally with /s"

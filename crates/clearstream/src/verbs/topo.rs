@@ -37,9 +37,6 @@ pub(crate) struct TopoArgs {
     tree: Option<PathBuf>,
 }
 
-/// Widest drawing, in columns: tables grow with the terminal only up to what is comfortable to read.
-const COLUMNS: usize = 96;
-
 pub(crate) fn run(args: &TopoArgs, json: bool) -> VerbResult {
     store::check_outputs([args.svg.as_deref()])?;
     let machine = read(args)?;
@@ -61,7 +58,7 @@ pub(crate) fn run(args: &TopoArgs, json: bool) -> VerbResult {
         let document = serde_json::json!({ "machine": machine, "ceilings": ceilings });
         writeln!(out, "{document}")?;
     } else {
-        out.write_all(report::machine_text(&machine, &ceilings, COLUMNS).as_bytes())?;
+        out.write_all(report::machine_text(&machine, &ceilings, crate::out::columns()).as_bytes())?;
     }
     Ok(Exit::Ok)
 }

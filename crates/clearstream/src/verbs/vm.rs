@@ -65,6 +65,9 @@ enum Action {
         /// All guests that are up.
         #[arg(long, conflicts_with = "name")]
         all: bool,
+        /// Succeed even if no such guest is up, for scripts that clean up.
+        #[arg(long)]
+        if_up: bool,
     },
     /// Build the default guest image: Debian's kernel and busybox.
     Image(ImageArgs),
@@ -113,11 +116,11 @@ pub(crate) fn run(args: &VmArgs, json: bool) -> VerbResult {
         Action::List => show::list(json),
         Action::Console { name } => console::run(name),
         Action::Exec(exec_args) => exec(exec_args),
-        Action::Down { name: Some(name), .. } => down(vec![name.clone()], json),
-        Action::Down { all: true, .. } => down(names_up()?, json),
+        Action::Down { name: Some(name), if_up, .. } => down(vec![name.clone()], *if_up, json),
+        Action::Down { all: true, .. } => down(names_up()?, true, json),
         Action::Down { name: None, .. } => match &names_up()?[..] {
-            [] => down(Vec::new(), json),
-            [one] => down(vec![one.clone()], json),
+            [] => down(Vec::new(), true, json),
+            [one] => down(vec![one.clone()], true, json),
             up => Err(VerbError::usage(format!("which guest? up are {}", up.join(", ")))),
         },
         Action::Image(args) => image(args, json),
@@ -134,11 +137,15 @@ fn names_up() -> Result<Vec<String>, VerbError> {
     Ok(Machine::all()?.iter().map(|machine| machine.state().config.name).collect())
 }
 
-fn down(names: Vec<String>, json: bool) -> VerbResult {
+fn down(names: Vec<String>, may_be_down: bool, json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
     let mut gone = Vec::new();
     for name in names {
         let was_up = Machine::down(&name)?;
+        if !was_up && !may_be_down {
+            // Its error names the guests that are up.
+            Machine::open(&name)?;
+        }
         if !json {
             writeln!(out, "guest {name} {}", if was_up { "is down" } else { "was not up" })?;
         }

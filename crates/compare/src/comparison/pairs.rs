@@ -269,7 +269,7 @@ fn changes(from: &Setting, to: &Setting) -> Vec<SettingChange> {
             values.map(|value| value.map_or_else(String::new, |value| format!("{value}{unit}")));
         SettingChange { setting, a, b }
     };
-    let names = [from, to].map(|one| one.experiment.replace('-', " "));
+    let names = [from, to].map(|one| words::experiment_words(&one.experiment));
     let [a, b] = names;
     // Called otherwise and asked otherwise: that both are meant to be the same is the reader's to judge.
     let experiment = (a != b).then(|| SettingChange { setting: "experiment".to_owned(), a, b });

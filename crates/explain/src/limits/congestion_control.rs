@@ -3,7 +3,7 @@
 use results::{Limit, TestLimit};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
-use super::losses::{marks, own_drops_bind, several_wait, waits};
+use super::losses::{marks, none_again, own_drops_bind, several_wait, waits};
 use super::packet_core::packet_core_full;
 use super::windows::congestion_window_use;
 use super::{more_streams, several_streams, several_words};
@@ -270,7 +270,7 @@ fn evidence(seen: &Observed<'_>, rising: f64, unsettled: f64) -> Vec<String> {
     }
     lines.extend(several_words(seen));
     lines.extend(again(seen).map(|share| match share {
-        0.0 => "no segment was retransmitted".to_owned(),
+        0.0 => none_again(seen).to_owned(),
         share => format!("{} of the segments retransmitted", fine_percent(share)),
     }));
     lines

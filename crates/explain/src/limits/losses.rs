@@ -24,6 +24,14 @@ pub(super) fn retransmits_count(seen: &Observed<'_>) -> Option<f64> {
     seen.shown().sender_events(names::RETRANSMITTED)
 }
 
+/// What a share of retransmitted segments of 0 says, which is the median of the repeats.
+pub(super) fn none_again(seen: &Observed<'_>) -> &'static str {
+    match retransmits_count(seen) {
+        Some(count) if count > 0.0 => "at least half of the repeats retransmitted nothing",
+        _ => "no segment was retransmitted",
+    }
+}
+
 /// Segments retransmitted, of those sent, 0 to 1; 0 where that is not known.
 pub(super) fn retransmit_share(seen: &Observed<'_>) -> f64 {
     seen.shown().sender(names::RETRANSMIT_SHARE).unwrap_or(0.0)

@@ -5,7 +5,7 @@ use units::{show_bit_rate, show_count_of};
 
 use super::losses::{
     PolicerSigns, common_ceiling, drops_without_queue, elsewhere, host_policer, long_bursts,
-    retransmit_share, several_wait, udp_is_spared, udp_lost,
+    none_again, retransmit_share, several_wait, udp_is_spared, udp_lost,
 };
 use super::plateau::{
     at_the_line, best, exceeds, plateau, plateau_evidence, plateau_of_drops, udp_over_best,
@@ -73,7 +73,7 @@ impl Mechanism for Policer {
             end: None,
             evidence,
             against: match seen.shown().sender(names::RETRANSMIT_SHARE) {
-                Some(0.0) => "no segment was retransmitted".to_owned(),
+                Some(0.0) => none_again(seen).to_owned(),
                 Some(again) if again < path::DROPS_UNQUEUED.from => {
                     format!("only {} of the segments retransmitted", fine_percent(again))
                 }

@@ -212,8 +212,10 @@ fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
 /// The window in numbers: `advertised 202 KiB, 194 KiB in flight; asked for 128 KiB, receive buffer 256 KiB`.
 fn sizes(seen: &Observed<'_>) -> Option<String> {
     let show = |bytes: f64| show_byte_size(saturating_u64(bytes));
-    let mut line = format!("advertised {}", show(seen.shown().sender(names::PEER_WINDOW)?));
-    if let Some(in_flight) = seen.shown().sender(names::IN_FLIGHT) {
+    let window = seen.shown().sender(names::PEER_WINDOW)?;
+    let mut line = format!("advertised {}", show(window));
+    // The kernel counts whole segments in flight, the last of which may be shorter: no more fits into the window.
+    if let Some(in_flight) = seen.shown().sender(names::IN_FLIGHT).map(|bytes| bytes.min(window)) {
         line += &format!(", {} in flight", show(in_flight));
     }
     let asked = seen.spec.window_bytes.map(|bytes| bytes as f64 * seen.streams());

@@ -117,7 +117,7 @@ fn a_typo_gets_its_line_and_the_nearest_word() {
 fn a_wrong_link_is_explained() {
     for (keys, message) in [
         ("dealy = \"1ms\"", "unknown key 'dealy'; did you mean 'delay'?"),
-        ("delay = 10", "delay: '10' has no unit; write for example \"10ms\""),
+        ("delay = 10", "delay: '10' has no unit; write for example 10ms"),
         (
             "delay = \"1 furlong\"",
             "delay: '1 furlong' has an unknown unit 'furlong'; known: ns us \

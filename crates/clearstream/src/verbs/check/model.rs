@@ -1,5 +1,6 @@
 //! Loads the model for `check`: from a file, or a built-in example.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use serde_json::json;
 use super::CheckArgs;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::store;
 
 /// A model's source text.
 #[derive(Debug)]
@@ -39,7 +41,7 @@ impl Given {
         &self,
         defined: &[(String, String)],
     ) -> Result<(String, String), VerbError> {
-        let name = self.path.display().to_string();
+        let name = store::input_name(&self.path);
         if self.path.extension().is_none_or(|extension| extension != "mdve") {
             if defined.is_empty() {
                 return Ok((self.text.clone(), name));
@@ -48,9 +50,33 @@ impl Given {
                 "--define sets parameters of .mdve files; this model has none",
             ));
         }
+        for (parameter, _) in defined {
+            if !words(&self.text).any(|word| word == parameter) {
+                return Err(VerbError::usage(format!(
+                    "--define {parameter}: nothing in {name} has this name{}",
+                    parameters(&self.text)
+                )));
+            }
+        }
         let expanded = dve::expand_parameters(&self.text, defined)
             .map_err(|error| VerbError::usage(format!("{name}:{error}")))?;
         Ok((expanded, format!("{name} (expanded)")))
+    }
+}
+
+/// The words of a model's text that may be names.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'))
+}
+
+/// `; its parameters are N, K`: those with a default value, `default(N, 3)`.
+fn parameters(text: &str) -> String {
+    let named = text.split("default(").skip(1).filter_map(|rest| words(rest.trim_start()).next());
+    let named: BTreeSet<&str> = named.filter(|name| !name.is_empty()).collect();
+    match named.len() {
+        0 => String::new(),
+        1 => format!("; its parameter is {}", Vec::from_iter(named).join("")),
+        _ => format!("; its parameters are {}", Vec::from_iter(named).join(", ")),
     }
 }
 
@@ -59,7 +85,9 @@ const TEXT_BYTES_MAX: u64 = 16 << 20;
 
 /// Reads a model or a file of formulas; `-` is standard input.
 pub(super) fn read(path: &Path) -> Result<String, VerbError> {
-    let at = |what: &dyn std::fmt::Display| VerbError::usage(format!("{}: {what}", path.display()));
+    let at = |what: &dyn std::fmt::Display| {
+        VerbError::usage(format!("{}: {what}", store::input_name(path)))
+    };
     let mut bytes = Vec::new();
     let limit = TEXT_BYTES_MAX + 1;
     let taken = if path == Path::new("-") {

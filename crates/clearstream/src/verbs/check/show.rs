@@ -65,17 +65,23 @@ fn between(traffic: &Traffic, elapsed: Duration) -> String {
     )
 }
 
+/// Shortest search whose rate is shown: a shorter one mostly sets up its tables.
+const RATED_MIN: Duration = Duration::from_millis(100);
+
 fn figures(progress: &Progress, elapsed: Duration) -> String {
     let rate = progress.states_count as f64 / elapsed.as_secs_f64().max(1e-9);
+    let rate = match elapsed < RATED_MIN {
+        true => String::new(),
+        false => format!(" ({} states/s)", units::show_count(rate)),
+    };
     // A depth-first search has left its path when it ends.
     let depth = match progress.depth {
         0 => String::new(),
         depth => format!(", depth {depth}"),
     };
     format!(
-        "{} ({} states/s), {}{depth}, {}",
+        "{}{rate}, {}{depth}, {} of memory",
         count_of(progress.states_count, "state"),
-        units::show_count(rate),
         count_of(progress.transitions_count, "transition"),
         units::show_byte_size(progress.memory_bytes as u64),
     )
@@ -102,7 +108,7 @@ pub(super) fn json(model: &Path, reports: &[Report]) -> String {
 
 fn text(out: &mut String, model: &Path, report: &Report) -> std::fmt::Result {
     let Report { what, verdict, progress, elapsed, .. } = report;
-    writeln!(out, "{}: {what}", model.display())?;
+    writeln!(out, "{}: {what}", crate::store::input_name(model))?;
     match verdict {
         Verdict::Holds => writeln!(out, "holds")?,
         Verdict::Undecided(why) => {
@@ -137,7 +143,7 @@ fn text(out: &mut String, model: &Path, report: &Report) -> std::fmt::Result {
     };
     writeln!(
         out,
-        "{} in {}; {each}state vector: {}",
+        "{}, {}; {each}state vector: {}",
         figures(progress, *elapsed),
         units::show_seconds(elapsed.as_secs_f64()),
         count_of(report.state_bytes as u64, "byte"),

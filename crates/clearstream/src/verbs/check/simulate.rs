@@ -15,11 +15,18 @@ pub(super) fn run(model: &Model) -> VerbResult {
     let mut out = crate::out::endless_stdout();
     loop {
         writeln!(out, "{:4}  {}", simulation.depth(), simulation.state())?;
+        for assertion in simulation.failed_assertions() {
+            writeln!(out, "  {assertion}")?;
+        }
         for (number, step) in simulation.choices().enumerate() {
             writeln!(out, "  [{number}] {step}")?;
         }
         if simulation.choices().next().is_none() {
-            writeln!(out, "  deadlock: no transition is enabled")?;
+            let end = match simulation.has_failed() {
+                true => "the run has ended with a run-time error",
+                false => "deadlock: no transition is enabled",
+            };
+            writeln!(out, "  {end}")?;
         }
         loop {
             write!(out, "number of a step, b(ack), q(uit)> ")?;

@@ -323,5 +323,9 @@ fn cut(text: &str, columns: usize) -> String {
     }
     let mut short: String = text.chars().take(columns - 1).collect();
     short.push('…');
+    // What is cut within parentheses still ends them.
+    if short.matches('(').count() > short.matches(')').count() {
+        short.push(')');
+    }
     short
 }

@@ -82,7 +82,7 @@ pub(super) fn run(name: &Path, results: &Results, json: bool) -> VerbResult {
     if is_file_load(results) {
         return Err(VerbError::usage(format!(
             "{} holds the load of a file system, and symptoms are those of a path: leave out --symptoms",
-            name.display()
+            crate::store::input_name(name)
         )));
     }
     let symptoms = explain::symptoms::symptoms(results);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use route_plan::{By, Flow, Mode, Plan, Prediction, Role, TCP, predict};
 use serde_json::json;
 
-use super::plan::print_json;
+use super::plan::{first_of, print_json};
 use super::read_plan;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
@@ -82,8 +82,9 @@ fn ask(plan: &Plan, flow: &Flow, json: bool) -> VerbResult {
 fn end(plan: &Plan, text: &str) -> Result<SocketAddr, VerbError> {
     let wrong = || {
         VerbError::usage(format!(
-            "'{text}' is neither ADDRESS:PORT nor HOST:PORT with a host of the plan '{}'",
-            plan.name
+            "'{text}' is neither ADDRESS:PORT nor HOST:PORT with a host of the plan '{}'; its hosts are {}",
+            plan.name,
+            first_of(plan.hosts.iter().map(|host| host.name.as_str()))
         ))
     };
     if let Ok(end) = text.parse::<SocketAddr>() {

@@ -80,14 +80,18 @@ pub(super) fn unknown_end(plan: &Plan, name: &str, is_named: bool) -> VerbError 
 }
 
 pub(super) fn unknown(plan: &Plan, name: &str) -> VerbError {
+    let known = first_of(plan.names());
+    VerbError::usage(format!("the plan '{}' has no host '{name}'; it has {known}", plan.name))
+}
+
+/// The first of some names, as an error lists them: `c1, c2, c3, …`.
+pub(super) fn first_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
     const NAMED_COUNT_MAX: usize = 8;
-    let names: Vec<&str> = plan.names().take(NAMED_COUNT_MAX).collect();
-    let more = if plan.names().count() > NAMED_COUNT_MAX { ", …" } else { "" };
-    VerbError::usage(format!(
-        "the plan '{}' has no host '{name}'; it has {}{more}",
-        plan.name,
-        names.join(", ")
-    ))
+    let mut names: Vec<&str> = names.take(NAMED_COUNT_MAX + 1).collect();
+    if names.len() > NAMED_COUNT_MAX {
+        names[NAMED_COUNT_MAX] = "…";
+    }
+    names.join(", ")
 }
 
 fn overview(plan: &Plan, json: bool) -> VerbResult {

@@ -250,6 +250,8 @@ fn paint_chart(frame: &mut Frame<'_>, area: Rect, meter: &Meter, now_s: f64, col
             .style(style)
             .data(points)
     };
+    // A chart cuts labels that are wider than a third of it.
+    let label_columns = usize::from(area.width / 3);
     let chart = Chart::new(vec![dataset(&output, colours.output), dataset(&input, colours.input)])
         .x_axis(
             Axis::default()
@@ -258,20 +260,21 @@ fn paint_chart(frame: &mut Frame<'_>, area: Rect, meter: &Meter, now_s: f64, col
                 .labels(["-2 min", "-1 min", "now"]),
         )
         .y_axis(Axis::default().style(colours.quiet).bounds([-top, top]).labels([
-            scale_label(top),
+            scale_label(top, label_columns),
             "0".to_owned(),
-            scale_label(top),
+            scale_label(top, label_columns),
         ]));
     frame.render_widget(chart, area);
 }
 
-/// Label of a scale's end, in the unit of the figures beside it.
-fn scale_label(top: f64) -> String {
-    if top < 1e6 {
-        format!("{} Mbit/s", top / 1e6)
-    } else {
-        format!("{} Mbit/s", text::grouped(units::saturating_u64(top / 1e6)))
-    }
+/// Label of a scale's end, in the unit of the figures beside it, which is shortened where there is no room.
+fn scale_label(top: f64, columns: usize) -> String {
+    let figure = match top < 1e6 {
+        true => format!("{}", top / 1e6),
+        false => text::grouped(units::saturating_u64(top / 1e6)),
+    };
+    let label = format!("{figure} Mbit/s");
+    if label.chars().count() <= columns { label } else { format!("{figure} M") }
 }
 
 /// Rounds up to 1, 2 or 5 times a power of ten, so that the scale does not change with every sample.

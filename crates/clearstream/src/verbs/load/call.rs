@@ -182,11 +182,11 @@ fn depth(value: &str) -> Result<u32, String> {
 
 /// Prints help on our own options and those of `kind`.
 pub(super) fn help(kind: Kind) -> VerbResult {
-    let text = match kind {
-        Kind::Io => IO_HELP,
-        Kind::Meta => META_HELP,
+    let (of_program, own) = match kind {
+        Kind::Io => (IO_HELP, IO_OWN_HELP),
+        Kind::Meta => (META_HELP, META_OWN_HELP),
     };
-    write!(out::stdout(), "{text}{OWN_HELP}")?;
+    write!(out::stdout(), "{of_program}{OWN_HELP}{own}")?;
     Ok(Exit::Ok)
 }
 
@@ -266,20 +266,34 @@ Options of ClearStream:
   --threads N         run N ranks as threads of this process, without MPI
   --json              print a results document on standard output instead of tables
   --output FILE       write a results document to FILE, for `clearstream report`
-  --uring DEPTH       io only: transfer by io_uring, DEPTH transfers at a time per rank
   --gateways PLAN     count what the gateways and servers of a plan carry in each phase (ranks run
                       on its hosts); --ssh COMMAND, --there PROGRAM: how to reach its machines
   --lab LAB           run the ranks on hosts of a lab (--hosts), which have its file system
+  --stall-limit TIME  a call that takes longer counts as hung and ends the test (300s)
+";
+
+const IO_OWN_HELP: &str =
+    "  --uring DEPTH       transfer by io_uring, DEPTH transfers at a time per rank
   --fail-below [FIGURE=]VALUE, --fail-above FIGURE=VALUE, --require NAME
                       gates: exit code 3 unless the median of the repetitions (--require: each)
-                      holds. io, for each of write and read: throughput (500M: MiB/s), transfers,
-                      latency_p50, latency_p99, latency_p99.9, cpu; verified. meta, for each phase:
-                      throughput (items/s), latency_..., failed_calls; verified, no-failed-calls.
-                      PHASE:FIGURE=VALUE judges one: read:throughput=1G, file-creation:throughput=5k
-  --stall-limit TIME  a call that takes longer counts as hung and ends the test (300s)
+                      holds, for each of write and read: throughput (500M: MiB/s), transfers,
+                      latency_p50, latency_p99, latency_p99.9, cpu; verified.
+                      PHASE:FIGURE=VALUE judges one: read:throughput=1G
 
-Exit codes: 0 ok, 1 failed or incomplete, 2 usage, 3 data differed from what was written\n(or, with meta, calls failed) or a gate was missed,
-4 a privilege, a library or a launcher is missing, 128+n signal n.
+Exit codes: 0 ok, 1 failed or incomplete, 2 usage, 3 data differed from what was written
+or a gate was missed, 4 a privilege, a library or a launcher is missing, 128+n signal n.
+";
+
+const META_OWN_HELP: &str =
+    "  --fail-below [FIGURE=]VALUE, --fail-above FIGURE=VALUE, --require NAME
+                      gates: exit code 3 unless the median of the iterations (--require: each)
+                      holds, for each phase: throughput (5k: 5000 items/s), latency_p50,
+                      latency_p99, latency_p99.9, failed_calls; verified, no-failed-calls.
+                      PHASE:FIGURE=VALUE judges one: file-creation:throughput=5k
+
+Exit codes: 0 ok, 1 failed or incomplete, 2 usage, 3 data differed from what was written,
+calls failed or a gate was missed, 4 a privilege, a library or a launcher is missing,
+128+n signal n.
 ";
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::verbs::load::call::Call;
 use crate::verbs::load::document::{self as documents, Run};
 use crate::verbs::load::joined::{self, Edges};
 use crate::verbs::load::page::{Page, warn};
-use crate::verbs::load::{Kind, Ranks, end_incomplete, failure};
+use crate::verbs::load::{Kind, Ranks, end_incomplete, failure, wrong_options};
 
 /// Version of IOR whose output format is used.
 const VERSION: &str = "4.1.0+dev";
@@ -40,7 +40,7 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
     if let Some(directories) = &call.locks {
         return locks::run(call, directories, ranks);
     }
-    let (line, warnings) = command_line(call).map_err(VerbError::usage)?;
+    let (line, warnings) = command_line(call).map_err(|why| wrong_options(Kind::Io, why))?;
     let line = Arc::new(line);
     let leads = ranks.leads();
     let started_unix_ms = runner::now_unix_ms();

@@ -26,7 +26,7 @@ use crate::verbs::load::call::Call;
 use crate::verbs::load::document::{self as documents, Run};
 use crate::verbs::load::joined::{self, Edges};
 use crate::verbs::load::page::{Page, warn};
-use crate::verbs::load::{Kind, Ranks, end_incomplete, failure};
+use crate::verbs::load::{Kind, Ranks, end_incomplete, failure, wrong_options};
 
 /// Version of mdtest whose output format is used.
 const VERSION: &str = "4.1.0+dev";
@@ -40,7 +40,8 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
     if call.locks.is_some() || call.ring_depth > 0 {
         return Err(VerbError::usage("--locks and --uring are options of io"));
     }
-    let options = Arc::new(MetaOptions::parse(&call.words).map_err(VerbError::usage)?);
+    let options = MetaOptions::parse(&call.words);
+    let options = Arc::new(options.map_err(|why| wrong_options(Kind::Meta, why))?);
     let leads = ranks.leads();
     let started_unix_ms = runner::now_unix_ms();
     let page = Page::open(None, call.is_json)?;

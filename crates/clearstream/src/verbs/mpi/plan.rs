@@ -94,7 +94,7 @@ fn launched(
         Err(LauncherError::NotRun(error)) => return Ok(Err(not_run(program, &error))),
         Err(LauncherError::Unfit(line)) => return Err(VerbError::missing(line)),
     }
-    let map = crew::job_map(program, arguments)?;
+    let map = crew::job_map(program, arguments, super::local_slots(arguments))?;
     if map.ranks.is_empty() {
         return Err(VerbError::failed(unmapped(&program.display().to_string(), &map.complaint)));
     }

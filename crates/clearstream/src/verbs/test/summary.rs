@@ -247,7 +247,9 @@ pub(super) fn repeats(summaries: &[Summary]) -> String {
             name if name.ends_with("transactions_per_s") => format!("{}/s", show_count(value)),
             _ => show_seconds(value),
         };
-        let name = summary.figure.trim_end_matches("_bits_per_s").trim_end_matches("_s");
+        let without = |unit: &str| summary.figure.strip_suffix(unit);
+        let name = ["_bits_per_s", "_per_s", "_s"].into_iter().find_map(without);
+        let name = name.unwrap_or(&summary.figure);
         let estimate = &summary.estimate;
         let interval = estimate.interval().map_or_else(String::new, |(low, high)| {
             let confidence = estimate.confidence * 100.0;
@@ -434,9 +436,30 @@ fn core_use(core: &CoreUse) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use results::Estimate;
 
     use super::*;
+
+    #[test]
+    fn medians_name_the_figure_without_its_unit_and_show_it_with_it() {
+        for (figure, value, told) in [
+            ("transactions_per_s", 37.9, "median     transactions 37.9/s (n=1)\n"),
+            ("forward_received_bits_per_s", 1e9, "median     forward received 1.00 Gbit/s (n=1)\n"),
+            ("rtt_p50_s", 0.0264, "median     rtt p50 26.4 ms (n=1)\n"),
+        ] {
+            let estimate =
+                Estimate { count: 1, median: value, low: value, high: value, confidence: 0.0 };
+            let summary = Summary {
+                experiment: "test".to_owned(),
+                varied: BTreeMap::new(),
+                figure: figure.to_owned(),
+                estimate,
+            };
+            assert_eq!(repeats(&[summary]), told);
+        }
+    }
 
     #[test]
     fn one_of_a_thing_is_in_the_singular() {
@@ -486,7 +509,7 @@ mod tests {
         let told = |values: &[f64]| {
             let estimate = Estimate::of(values).expect("finite");
             let figure = "forward_received_bits_per_s".to_owned();
-            let varied = std::collections::BTreeMap::new();
+            let varied = BTreeMap::new();
             repeats(&[Summary { experiment: "test".to_owned(), varied, figure, estimate }])
         };
         assert_eq!(told(&[1e9]), "median     forward received 1.00 Gbit/s (n=1)\n");

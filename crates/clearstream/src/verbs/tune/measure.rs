@@ -365,7 +365,8 @@ fn shown(results: &Results, files: &[Outcome], far: Option<&Target>, way: Direct
         let end = end_name(change.end);
         // Writing to a String cannot fail.
         writeln!(text, "{end}  {}: {} -> {}", change.key, change.from, change.to).ok();
-        show::wrapped(&mut text, "      ", change.outcome.as_deref().unwrap_or("")).ok();
+        crate::verdict_text::wrapped(&mut text, "      ", change.outcome.as_deref().unwrap_or(""))
+            .ok();
     }
     if results.changes.iter().all(was_in_force) {
         text.push_str("No change was measured to the end; the change on trial is reverted.\n");

@@ -6,7 +6,6 @@ use std::path::Path;
 use serde_json::json;
 use tuning::profile::{Profile, judge, names, own, read};
 
-use super::show;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::profiles::{running_values, shown, word};
@@ -104,7 +103,7 @@ fn compare(out: &mut dyn Write, profile: &Profile, json: bool) -> Result<(), Ver
         let here = here.unwrap_or(absence(key));
         writeln!(out, "\n{key} = {}   (running: {here}{word})", shown(value, advice))?;
         let mut lines = String::new();
-        show::wrapped(&mut lines, "    ", text).ok();
+        crate::verdict_text::wrapped(&mut lines, "    ", text).ok();
         write!(out, "{lines}")?;
     }
     Ok(())

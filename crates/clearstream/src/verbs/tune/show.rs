@@ -12,9 +12,7 @@ use units::{show_bit_rate, show_byte_size, show_seconds};
 use super::StateOptions;
 use super::trials::IN_FORCE_BEFORE;
 use crate::granted::end_name;
-
-/// Widest line, in columns.
-const COLUMNS: usize = 96;
+use crate::verdict_text::wrapped;
 
 /// The complete text of a plan.
 pub(super) fn plan(plan: &Plan, results: &Results) -> String {
@@ -213,18 +211,4 @@ pub(super) fn standing(line: &StatusLine) -> String {
         Owner::Host => how,
         Owner::Remote(address) => format!("{how}, for a client from {address}"),
     }
-}
-
-/// Wraps `text` into lines of at most [`COLUMNS`], the first after `label`, the rest indented below it.
-pub(super) fn wrapped(out: &mut String, label: &str, text: &str) -> std::fmt::Result {
-    let mut line = label.to_owned();
-    let indent = " ".repeat(label.chars().count());
-    for word in text.split_whitespace() {
-        if line.chars().count() + word.chars().count() > COLUMNS && line.trim() != label.trim() {
-            writeln!(out, "{}", line.trim_end())?;
-            line.clone_from(&indent);
-        }
-        write!(line, "{word} ")?;
-    }
-    writeln!(out, "{}", line.trim_end())
 }

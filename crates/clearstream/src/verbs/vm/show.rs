@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use packet_switch::attachment::{Entry, Kind};
 use packet_switch::client::Connection;
 use serde_json::json;
-use units::show_byte_size;
+use units::{count_of, show_byte_size};
 use vm::{Machine, MachineState, QueueState};
 
 use crate::VerbResult;
@@ -52,10 +52,11 @@ pub(super) fn list(json: bool) -> VerbResult {
     } else {
         for (state, _, network) in &rows {
             let config = &state.config;
-            let size = format!("{} x {}", config.cores, show_byte_size(config.memory_bytes));
+            let cores = count_of(u64::from(config.cores), "core");
+            let size = format!("{cores}, {}", show_byte_size(config.memory_bytes));
             writeln!(
                 out,
-                "{:<12} {:<16} {:<6} {:<8} {size:<13} {:<4} pid {:<8} {network}",
+                "{:<12} {:<16} {:<6} {:<8} {size:<18} {:<4} pid {:<8} {network}",
                 config.name,
                 config.network(),
                 config.port_type,

@@ -79,9 +79,11 @@ fn an_interface_without_figures_shows_dashes() {
 
 #[test]
 fn the_scale_has_the_unit_of_the_figures() {
-    let labels = [1e3, 5e5, 1e6, 2e9, 4e11].map(scale_label);
+    let labels = [1e3, 5e5, 1e6, 2e9, 4e11].map(|top| scale_label(top, 14));
     let wanted = ["0.001 Mbit/s", "0.5 Mbit/s", "1 Mbit/s", "2,000 Mbit/s", "400,000 Mbit/s"];
     assert_eq!(labels, wanted);
+    let narrow = [1e3, 4e11].map(|top| scale_label(top, 11));
+    assert_eq!(narrow, ["0.001 M", "400,000 M"], "none is cut");
 }
 
 #[test]
