@@ -119,21 +119,32 @@ fn counted(bytes: usize) -> Result<c_int, MpiError> {
 }
 
 impl<H: Handle> Session<H> {
-    /// Waits for all requests that were begun; `code` is that of the call that began the last.
-    fn wait_all(
+    /// Begins a request for each part, up to the first that fails, and waits for all that were begun. `begin` is the call
+    /// of this name; it returns MPI's code.
+    fn all_of<Part>(
         &self,
-        requests: &mut [H],
         call: &'static str,
-        code: c_int,
+        parts: impl ExactSizeIterator<Item = Part>,
+        mut begin: impl FnMut(Part, *mut H) -> c_int,
     ) -> Result<(), MpiError> {
+        let mut requests = Vec::with_capacity(parts.len());
+        let mut begun = Ok(());
+        for part in parts {
+            let mut request = H::ZERO;
+            begun = checked(call, begin(part, &raw mut request));
+            if begun.is_err() {
+                break;
+            }
+            requests.push(request);
+        }
         let mut done = Ok(());
-        for request in requests {
+        for request in &mut requests {
             let mut status = Status::default();
             // SAFETY: the request was begun by this library, and is waited for once; `Status` has room for the library's.
             let code = unsafe { (self.calls.wait)(request, &raw mut status) };
             done = done.and(checked("MPI_Wait", code));
         }
-        checked(call, code).and(done)
+        begun.and(done)
     }
 }
 
@@ -162,22 +173,13 @@ impl<H: Handle> Blocking for Session<H> {
         bytes: usize,
         all: &[u8],
     ) -> Result<(), MpiError> {
-        let (world, byte, count) = (self.calls.world, self.calls.byte, counted(bytes)?);
-        let mut requests = Vec::with_capacity(all.len() / bytes);
-        let mut code = 0;
-        for message in all.chunks_exact(bytes) {
-            let mut request = H::ZERO;
+        let (calls, count) = (&self.calls, counted(bytes)?);
+        self.all_of("MPI_Isend", all.chunks_exact(bytes), |message, request| {
             let from = message.as_ptr().cast();
             // SAFETY: MPI is entered; it reads `count` bytes, which the slice has, until the request is done, which
-            // `wait_all` waits for.
-            code =
-                unsafe { (self.calls.isend)(from, count, byte, to, tag, world, &raw mut request) };
-            if code != 0 {
-                break;
-            }
-            requests.push(request);
-        }
-        self.wait_all(&mut requests, "MPI_Isend", code)
+            // `all_of` waits for.
+            unsafe { (calls.isend)(from, count, calls.byte, to, tag, calls.world, request) }
+        })
     }
 
     fn receive_many(
@@ -187,22 +189,13 @@ impl<H: Handle> Blocking for Session<H> {
         bytes: usize,
         all: &mut [u8],
     ) -> Result<(), MpiError> {
-        let (world, byte, count) = (self.calls.world, self.calls.byte, counted(bytes)?);
-        let mut requests = Vec::with_capacity(all.len() / bytes);
-        let mut code = 0;
-        for room in all.chunks_exact_mut(bytes) {
-            let mut request = H::ZERO;
+        let (calls, count) = (&self.calls, counted(bytes)?);
+        self.all_of("MPI_Irecv", all.chunks_exact_mut(bytes), |room, request| {
             let to = room.as_mut_ptr().cast();
             // SAFETY: MPI is entered; it writes at most `count` bytes, which the slice has and no other request has, until the
-            // request is done, which `wait_all` waits for.
-            code =
-                unsafe { (self.calls.irecv)(to, count, byte, from, tag, world, &raw mut request) };
-            if code != 0 {
-                break;
-            }
-            requests.push(request);
-        }
-        self.wait_all(&mut requests, "MPI_Irecv", code)
+            // request is done, which `all_of` waits for.
+            unsafe { (calls.irecv)(to, count, calls.byte, from, tag, calls.world, request) }
+        })
     }
 
     fn all_to_all(&mut self, each: usize, from: &[u8], to: &mut [u8]) -> Result<(), MpiError> {
