@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use rustix::event::{PollFd, PollFlags};
-use sys::process::{ChildStart, SignalReader, leave_open_for_children, start_child_as, start_daemon};
+use sys::process::{
+    ChildStart, SignalReader, leave_open_for_children, start_child_as, start_daemon,
+};
 
 use crate::{Lab, LabError, Program};
 

@@ -3,9 +3,7 @@
 use results::{Limit, TestLimit};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
-use super::losses::{
-    late, lost_before, marks, none_again, own_drops_bind, several_wait, waits,
-};
+use super::losses::{late, lost_before, marks, none_again, own_drops_bind, several_wait, waits};
 use super::packet_core::packet_core_full;
 use super::windows::congestion_window_use;
 use super::{more_streams, several_streams, several_words};
