@@ -132,6 +132,15 @@ fn both_directions_of_every_pair_take_the_planned_gateway_with_different_seeds_r
     assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
     let checked = lab.gateway(&["check", "cumulus"]);
     assert_eq!(checked.status.code(), Some(0), "{}", String::from_utf8_lossy(&checked.stdout));
+    // By a host that is no gateway.
+    lab.exec("c1", "ip route add 192.0.2.0/24 via 10.100.0.2");
+    for form in [&[][..], &["--json"]] {
+        let on_client = ["lab", "exec", &lab.name, "c1", "--", PROGRAM];
+        let question = ["gateway", "explain", "c1:1", "192.0.2.1:1", "--plan", "cumulus", "--ask"];
+        let elsewhere = run(&[&on_client[..], form, &question[..]].concat());
+        assert_eq!(elsewhere.status.code(), Some(3), "{form:?}");
+    }
+    lab.exec("c1", "ip route del 192.0.2.0/24");
     for (client, server, address) in [
         ("c1", "s1", "10.10.0.21"),
         ("c2", "s1", "10.10.0.21"),

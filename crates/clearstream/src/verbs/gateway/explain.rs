@@ -69,12 +69,16 @@ fn ask(plan: &Plan, flow: &Flow, json: bool) -> VerbResult {
     let next_hop = gateway::ask(flow).map_err(|error| VerbError::from_error(&error))?;
     let is_it = |one: &&route_plan::Gateway| one.ports.iter().any(|port| port.address == next_hop);
     let found = plan.gateways.iter().find(is_it);
+    let name = found.map(|gateway| gateway.name.as_str());
     if json {
-        let name = found.map(|gateway| gateway.name.as_str());
-        return print_json(&json!({ "gateway": name, "by": "kernel", "next_hop_there": next_hop }));
+        print_json(&json!({ "gateway": name, "by": "kernel", "next_hop_there": next_hop }))?;
+    } else {
+        let name = name.unwrap_or("none of the plan");
+        writeln!(
+            crate::out::stdout(),
+            "Gateway   {name}, by this host's kernel: next hop {next_hop}"
+        )?;
     }
-    let name = found.map_or("none of the plan", |gateway| gateway.name.as_str());
-    writeln!(crate::out::stdout(), "Gateway   {name}, by this host's kernel: next hop {next_hop}")?;
     Ok(if found.is_some() { Exit::Ok } else { Exit::GateFailed })
 }
 
