@@ -1,67 +1,24 @@
 //! Clients that break the rules: each is disconnected, and the next honest one is served.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::control::{Running, brief, eventually};
+use crate::raw::{Raw, address};
 use results::{TestLimit, TestSpec};
 use testkit::effort;
 use traffic::client::{self, CONNECT_TIMEOUT, ClientError, Peer};
 use traffic::control::{
-    ClientMessage, FrameBuffer, Limits, Link, LinkError, Purpose, RefusalCode,
-    SERVER_FRAME_BYTES_MAX, ServerMessage, encode,
+    ClientMessage, Limits, Link, LinkError, Purpose, RefusalCode, SERVER_FRAME_BYTES_MAX,
+    ServerMessage, encode,
 };
 
-/// A client that sends what it likes.
-struct Raw {
-    stream: TcpStream,
-    buffer: FrameBuffer,
-}
-
 impl Raw {
-    fn connect(server: &Running) -> Self {
-        let stream = TcpStream::connect(address(server)).expect("listens");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
-        Self { stream, buffer: FrameBuffer::new(SERVER_FRAME_BYTES_MAX) }
-    }
-
-    /// Greeted, and the server's hello taken.
-    fn greeted(server: &Running) -> Self {
-        let mut raw = Self::connect(server);
-        raw.send(&Purpose::Control.greeting());
-        assert!(matches!(raw.hear(), Some(ServerMessage::Hello { .. })));
-        raw
-    }
-
-    fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("sent");
-    }
-
-    fn say(&mut self, message: &ClientMessage) {
-        self.send(&encode(message).expect("encodes"));
-    }
-
     fn say_json(&mut self, json: &str) {
         self.send(&u32::try_from(json.len()).expect("short").to_be_bytes());
         self.send(json.as_bytes());
-    }
-
-    /// The next message; `None` when the server has closed.
-    fn hear(&mut self) -> Option<ServerMessage> {
-        let mut bytes = [0; 4096];
-        loop {
-            if let Some(message) = self.buffer.next_message().expect("the server is well-behaved") {
-                return Some(message);
-            }
-            match self.stream.read(&mut bytes) {
-                Ok(0) => return None,
-                Ok(count) => self.buffer.extend(&bytes[..count]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                Err(error) => panic!("the server neither answers nor closes: {error}"),
-            }
-        }
     }
 
     /// Reads on until the server has said why it gives up; panics when it just closes.
@@ -80,10 +37,6 @@ impl Raw {
         while self.hear().is_some() {}
         assert!(began.elapsed() < patience, "{:?}", began.elapsed());
     }
-}
-
-fn address(server: &Running) -> (&str, u16) {
-    (&server.target.host, server.target.port)
 }
 
 fn assert_serves(server: &Running) {
@@ -330,7 +283,7 @@ fn connected_from(server: &Running, host: u8) -> Raw {
     rustix::net::connect(&fd, &to).expect("listens");
     let stream = TcpStream::from(fd);
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
-    Raw { stream, buffer: FrameBuffer::new(SERVER_FRAME_BYTES_MAX) }
+    Raw::over(stream)
 }
 
 #[test]
@@ -378,33 +331,6 @@ fn a_place_where_nothing_happens_goes_to_who_waits() {
         let reason = client.failure();
         assert!(reason.contains("this place"), "{reason}");
     }
-}
-
-/// A client that talks without end is neither read without end nor let run beyond its time.
-#[test]
-fn a_client_that_never_stops_talking_cannot_prolong_its_test() {
-    let limits = Limits { duration_max: Duration::from_secs(1), ..Limits::default() };
-    let server = Running::with(|config| config.limits = limits);
-    let mut raw = Raw::greeted(&server);
-    let spec = TestSpec { limit: TestLimit::TotalBytes(u64::MAX), ..TestSpec::tcp() };
-    raw.say(&ClientMessage::Start { spec: Box::new(spec) });
-    let Some(ServerMessage::Accepted { token, .. }) = raw.hear() else { panic!("accepted") };
-    let mut data = TcpStream::connect(address(&server)).expect("listens");
-    data.write_all(&Purpose::Stream { token, index: 0 }.greeting()).expect("sent");
-    raw.say(&ClientMessage::Go);
-    let mut talker = raw.stream.try_clone().expect("cloned");
-    let many = encode(&ClientMessage::Alive).expect("encodes").repeat(1000);
-    let talking = thread::spawn(move || while talker.write_all(&many).is_ok() {});
-    data.write_all(&[7; 1000]).expect("sent");
-    let began = Instant::now();
-    loop {
-        match raw.hear().expect("the end of the test before that of the session") {
-            ServerMessage::Stopped { reason } => break assert!(reason.contains("longer")),
-            _ => assert!(began.elapsed() < Duration::from_secs(5), "it goes on"),
-        }
-    }
-    raw.stream.shutdown(std::net::Shutdown::Both).expect("open");
-    talking.join().expect("no panic");
 }
 
 #[test]

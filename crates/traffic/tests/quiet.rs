@@ -3,5 +3,8 @@
 #[path = "support/control.rs"]
 mod control;
 mod control_loopback;
+mod control_prolonged;
 mod engine_tcp;
 mod engine_udp;
+#[path = "support/raw.rs"]
+mod raw;

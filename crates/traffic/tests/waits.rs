@@ -5,3 +5,5 @@ mod control;
 mod control_far_end;
 mod control_hostile;
 mod personality;
+#[path = "support/raw.rs"]
+mod raw;
