@@ -73,6 +73,11 @@ fn fails_and_comes_back(rig: &Rig, watched: &Watched) {
         assert_eq!(of_bfd.count(), names.len(), "{:#?}", watched.events.events());
         watched.events.clear();
     };
+    // What is steered can be heard before the state for which it is steered is written.
+    let counts_as_up = |name: &str| {
+        let wanted = [("event", json!("state")), ("name", json!(name)), ("to", json!("up"))];
+        watched.events.wait(longest, &wanted);
+    };
     let stays_up = || {
         std::thread::sleep(Duration::from_millis(600));
         assert_eq!(watched.events.events(), [] as [serde_json::Value; 0], "flapping");
@@ -85,6 +90,7 @@ fn fails_and_comes_back(rig: &Rig, watched: &Watched) {
         wait_until(&[name], "down");
         watched.steered(&others);
         rig.repair(gateway, Failure::Hang);
+        counts_as_up(name);
         wait_until(&[name], "up");
         watched.steered(&[0, 1, 2]);
         watched.events.clear();
