@@ -27,7 +27,8 @@ pub fn text(path: &str) -> String {
 }
 
 /// Every file below `folder` (relative to the root; empty for all of it) whose name ends in `suffix`,
-/// sorted, relative to the root. Build output and version control are no part of the tree.
+/// sorted, relative to the root. Build output, version control and what `.gitignore` names at the root (the demo's
+/// results) are no part of the tree.
 ///
 /// # Panics
 ///
@@ -35,10 +36,13 @@ pub fn text(path: &str) -> String {
 #[must_use]
 pub fn files(folder: &str, suffix: &str) -> Vec<String> {
     let root = root();
+    let ignored = text(".gitignore");
+    let is_ignored =
+        |name: &str| ignored.lines().any(|line| line.strip_prefix('/') == Some(name));
     let mut found = Vec::new();
     walk(&root.join(folder), &mut |path| {
         let name = path.strip_prefix(&root).expect("below the root").display().to_string();
-        if name.ends_with(suffix) {
+        if name.ends_with(suffix) && !is_ignored(&name) {
             found.push(name);
         }
     });
