@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -23,6 +24,7 @@ fn two_guests_run_commands_talk_by_tcp_and_outlive_their_switch() {
         (bed.run("one", ""), two.join().unwrap())
     });
     assert!(one["ready"] == true && two["ready"] == true, "{one} {two}");
+    let clocks = ["one", "two"].map(|short| (short, Clock::read(&bed, short)));
     commands_come_and_go(&bed);
     for (short, last) in [("one", 1), ("two", 2)] {
         let mac = bed.shell(short, "cat /sys/class/net/eth0/address");
@@ -40,6 +42,7 @@ fn two_guests_run_commands_talk_by_tcp_and_outlive_their_switch() {
     bed.start_switch();
     ["one", "two"].into_iter().for_each(|short| bed.runs_at_its_port(short));
     file_by_tcp(&bed, "one", "two");
+    clocks.iter().for_each(|(short, first)| first.has_kept_time(&Clock::read(&bed, short)));
     // Whatever is killed, nothing of that guest is left, and the other goes on.
     kill(pid(&one, "qemu_pid"));
     bed.is_gone("one", &one);
@@ -47,6 +50,32 @@ fn two_guests_run_commands_talk_by_tcp_and_outlive_their_switch() {
     kill(pid(&two, "pid"));
     wait_until("QEMU ends with its keeper", || !runs(&two, "qemu_pid"));
     bed.is_gone("two", &two);
+}
+
+/// A guest's clock, read between two times of this machine's.
+struct Clock {
+    before: Instant,
+    uptime_s: f64,
+    after: Instant,
+}
+
+impl Clock {
+    fn read(bed: &Testbed, short: &str) -> Self {
+        let before = Instant::now();
+        let uptime = bed.shell(short, "cut -d ' ' -f 1 /proc/uptime");
+        Self { before, uptime_s: uptime.trim().parse().unwrap(), after: Instant::now() }
+    }
+
+    /// However long the commands took: as much time has passed in the guest as outside, within 1% and two ticks of 10 ms.
+    fn has_kept_time(&self, later: &Self) {
+        let passed_s = later.uptime_s - self.uptime_s;
+        let least_s = later.before.duration_since(self.after).as_secs_f64() * 0.99 - 0.02;
+        let most_s = later.after.duration_since(self.before).as_secs_f64() * 1.01 + 0.02;
+        assert!(
+            (least_s..=most_s).contains(&passed_s),
+            "{passed_s} s, not {least_s} to {most_s} s"
+        );
+    }
 }
 
 /// Commands reach a guest as they are, and what they say and end with comes back, also after a client was killed.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use vm::accelerator::{choose, qemu_version};
+use vm::accelerator::{choose, qemu_version, tsc_khz};
 use vm::line::{MachineConfig, PortType, mac_of, quoted};
 use vm::{Machine, Place, ShellEnd, Start};
 
@@ -31,6 +31,7 @@ pub(crate) fn start(lab: &Lab, program: &Program) -> Result<Vec<String>, LabErro
     }
     let version = qemu_version(QEMU.as_ref())?;
     let choice = choose(QEMU.as_ref());
+    let tsc_khz = tsc_khz(choice.accelerator);
     let keeper = program.keeper();
     let mut machines = Vec::new();
     for guest in &plan.guests {
@@ -55,6 +56,7 @@ pub(crate) fn start(lab: &Lab, program: &Program) -> Result<Vec<String>, LabErro
             append: String::new(),
             has_shell: true,
             accelerator: choice.accelerator,
+            tsc_khz,
             qemu: QEMU.into(),
             qemu_version: version,
         };

@@ -39,6 +39,7 @@ pub mod socket;
 pub mod tap;
 pub mod tcp_info;
 pub mod thread;
+pub mod tsc;
 pub mod vectored;
 pub mod xdp;
 pub mod zerocopy;

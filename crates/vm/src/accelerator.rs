@@ -22,6 +22,8 @@ const RUN_MAX: Duration = Duration::from_secs(20);
 
 /// How often it is looked whether QEMU has stopped it.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Long enough for a frequency within 0.01%.
+const TSC_MEASURED_OVER: Duration = Duration::from_millis(10);
 /// What QEMU says when KVM gives up on a guest; QEMU itself goes on, with the guest stopped.
 pub(crate) const KVM_GAVE_UP: &str = "KVM internal error";
 
@@ -41,6 +43,14 @@ pub fn choose(qemu: &Path) -> Choice {
         Ok(()) => Choice { accelerator: Accelerator::Kvm, why: None },
         Err(why) => Choice { accelerator: Accelerator::Tcg, why: Some(why) },
     }
+}
+
+/// Frequency of a guest's time stamp counter, kHz, where its kernel has to be told. Under TCG it is the host's, and a
+/// kernel that measures it while QEMU waits for a core may be wrong by a factor, as are all its times then.
+#[must_use]
+pub fn tsc_khz(accelerator: Accelerator) -> Option<u64> {
+    let is_of_host = accelerator == Accelerator::Tcg && cfg!(target_arch = "x86_64");
+    is_of_host.then(|| sys::tsc::frequency_khz(TSC_MEASURED_OVER)).flatten()
 }
 
 /// Why KVM does not run a guest here, if so.

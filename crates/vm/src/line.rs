@@ -49,6 +49,9 @@ pub struct MachineConfig {
     pub has_shell: bool,
     /// What runs its instructions.
     pub accelerator: Accelerator,
+    /// Frequency of the counter by which it tells the time ([`tsc_khz`](crate::accelerator::tsc_khz)), kHz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tsc_khz: Option<u64>,
     /// QEMU's program.
     pub qemu: PathBuf,
     /// QEMU's version: major and minor.
@@ -290,6 +293,9 @@ fn kernel_words(config: &MachineConfig) -> String {
     if config.accelerator == Accelerator::Tcg {
         // Timers are not on time under TCG, which the kernel would take for broken ones.
         words += " nokaslr no_timer_check tsc=reliable";
+    }
+    if let Some(khz) = config.tsc_khz {
+        words += &format!(" tsc_early_khz={khz}");
     }
     if !config.append.is_empty() {
         words += " ";

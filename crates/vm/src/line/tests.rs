@@ -18,6 +18,7 @@ fn config() -> MachineConfig {
         append: String::new(),
         has_shell: true,
         accelerator: Accelerator::Tcg,
+        tsc_khz: Some(2_400_000),
         qemu: "qemu-system-x86_64".into(),
         qemu_version: (7, 2),
     }
@@ -52,7 +53,11 @@ fn a_guest_under_tcg_has_shared_memory_and_no_msi_x() {
     );
     assert_eq!(after(&line, "-qmp"), ["unix:/run/vms/one/qmp.sock,server=on,wait=off"]);
     assert_eq!(after(&line, "-serial"), ["chardev:console", "chardev:shell"]);
-    assert!(after(&line, "-append")[0].contains("no_timer_check"));
+    let words = after(&line, "-append")[0];
+    assert!(
+        words.contains("no_timer_check") && words.ends_with(" tsc_early_khz=2400000"),
+        "{words}"
+    );
     assert!(after(&line, "-drive").is_empty());
 }
 
@@ -60,6 +65,7 @@ fn a_guest_under_tcg_has_shared_memory_and_no_msi_x() {
 fn a_guest_under_kvm_has_the_hosts_processor_and_msi_x() {
     let config = MachineConfig {
         accelerator: Accelerator::Kvm,
+        tsc_khz: None,
         cores: 4,
         queues: 4,
         append: "nosmp panic=1".to_owned(),

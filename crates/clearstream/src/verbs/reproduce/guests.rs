@@ -113,6 +113,9 @@ impl Guests {
     ) -> Result<TestOutcome, VerbError> {
         let batch = planned.varied.get(study::BATCH).copied().unwrap_or(1.0);
         let window = pair.generate(work, units::saturating_u64(batch))?;
+        if window.pkts == 0 {
+            return Err(VerbError::failed("no frame arrived in the measured time"));
+        }
         let rate = window.pkts as f64 / window.seconds;
         let figures = vec![
             Figure::new(figure::RECEIVED_PKTS_PER_S, rate),

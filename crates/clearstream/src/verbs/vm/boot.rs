@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use packet_switch::{Name, PortName};
 use serde_json::json;
 use units::{parse_byte_size, parse_duration, show_byte_size};
-use vm::accelerator::{Choice, choose, qemu_version};
+use vm::accelerator::{Choice, choose, qemu_version, tsc_khz};
 use vm::keeper::mac_of_device;
 use vm::line::{self, Accelerator, DeviceQueue, DiskFormat, MachineConfig, PortType, QUEUES_MAX};
 use vm::{Machine, Start};
@@ -200,6 +200,7 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
         append: args.append.clone(),
         has_shell: ours,
         accelerator,
+        tsc_khz: tsc_khz(accelerator),
         qemu: args.qemu.clone(),
         qemu_version,
     };

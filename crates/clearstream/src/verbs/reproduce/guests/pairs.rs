@@ -7,7 +7,7 @@ use packet_switch::client::Connection;
 use results::{Finding, FramesWork, TestOutcome, TestSpec};
 use sys::private::Scratch;
 use sys::process::{Ending, Owned};
-use vm::accelerator::{Choice, choose, qemu_version};
+use vm::accelerator::{Choice, choose, qemu_version, tsc_khz};
 use vm::image::Image;
 use vm::line::{Accelerator, MachineConfig, mac_of, quoted};
 use vm::{Machine, Place, Program, ShellEnd, Start, VmError};
@@ -188,6 +188,7 @@ impl Pair {
             append: append(accelerator).to_owned(),
             has_shell: true,
             accelerator,
+            tsc_khz: tsc_khz(accelerator),
             qemu: QEMU.into(),
             qemu_version,
         })
