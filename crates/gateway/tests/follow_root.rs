@@ -3,6 +3,8 @@
 
 #[path = "support/bed.rs"]
 mod bed;
+#[path = "support/strangers.rs"]
+mod strangers;
 
 use std::process::Command;
 
@@ -11,6 +13,7 @@ use bed::{
 };
 use gateway::{ApplyError, DriftKind, MarksError, Steered, check};
 use netlink::{Family, FilterRule, FilterTable};
+use strangers::{GATEWAYS_COUNT, Strangers};
 use sys::netlink_socket::NetlinkSocket;
 use tuning::Reverted;
 
@@ -134,6 +137,29 @@ fn what_is_remembered_of_udp_is_as_nft_reads_it_and_goes_without_a_trace_root() 
             for words in udp_words(ip, addr) {
                 assert!(read.contains(&words), "{words}\n{read}");
             }
+        });
+    }
+}
+
+/// Clients whom the plan does not know ask by one gateway, then by another.
+#[test]
+fn answers_of_udp_go_by_the_gateway_of_the_last_question_root() {
+    for is_v6 in [false, true] {
+        let family = |plan: &str| if is_v6 { ipv6(plan) } else { plan.to_owned() };
+        let questions = (0..GATEWAYS_COUNT).chain((0..GATEWAYS_COUNT).rev());
+        in_namespace("udpflows", &family(&follow_udp(PLAN)), |bench| {
+            bench.apply().expect("applied");
+            let strangers = Strangers::meet(is_v6);
+            for gateway in questions.clone() {
+                let answers = strangers.ask_by(gateway);
+                assert!(answers.iter().all(|&by| by == gateway), "{gateway}: {answers:?}");
+            }
+        });
+        in_namespace("udpflows", &family(&follow(PLAN)), |bench| {
+            bench.apply().expect("applied");
+            let strangers = Strangers::meet(is_v6);
+            let [first, last] = [0, GATEWAYS_COUNT - 1].map(|gateway| strangers.ask_by(gateway));
+            assert_eq!(first, last, "without a memory of UDP the host's own choice holds");
         });
     }
 }

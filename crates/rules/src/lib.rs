@@ -37,8 +37,7 @@ pub fn text(path: &str) -> String {
 pub fn files(folder: &str, suffix: &str) -> Vec<String> {
     let root = root();
     let ignored = text(".gitignore");
-    let is_ignored =
-        |name: &str| ignored.lines().any(|line| line.strip_prefix('/') == Some(name));
+    let is_ignored = |name: &str| ignored.lines().any(|line| line.strip_prefix('/') == Some(name));
     let mut found = Vec::new();
     walk(&root.join(folder), &mut |path| {
         let name = path.strip_prefix(&root).expect("below the root").display().to_string();
