@@ -92,23 +92,26 @@ fn words(limit: MessagesLimit, ranks: &[RankMessages]) -> (String, String) {
     match limit {
         MessagesLimit::TooShort { longest_ns } => (
             format!(
-                "too short to tell: the ranks ran for {}, of which starting and ending are a large part",
+                "too short to tell: the ranks ran for only {}, much of it startup and shutdown",
                 show_seconds(longest_ns as f64 / 1e9)
             ),
-            "a longer run; shares of the time mean something from about a second on".to_owned(),
+            "run longer: shares of the time are meaningful from about one second on".to_owned(),
         ),
         MessagesLimit::Cores { queued_share } => (
             format!(
                 "too few cores: the ranks were ready to run and had no core for {} of their time (median)",
                 show_share(queued_share)
             ),
-            "fewer ranks than cores, as each polls while it waits, or no other programs beside them; clearstream mpi plan -- \
-             LAUNCHER shows where each rank runs"
+            "use fewer ranks than cores (a rank polls while it waits), or stop other programs; \
+             `clearstream mpi plan -- LAUNCHER` shows where each rank runs"
                 .to_owned(),
         ),
         MessagesLimit::Loss { repeated_share } => (
-            format!("packet loss: {} of the packets were retransmitted", show_share(repeated_share)),
-            "clearstream path HOST, between two of the hosts, names where packets are lost"
+            format!(
+                "packet loss: {} of the packets were retransmitted",
+                show_share(repeated_share)
+            ),
+            "`clearstream path HOST` between two of the hosts shows where packets are lost"
                 .to_owned(),
         ),
         MessagesLimit::SlowRank { index, waited_share, own_share, queued_share } => {
@@ -120,18 +123,18 @@ fn words(limit: MessagesLimit, ranks: &[RankMessages]) -> (String, String) {
                 show_share(own_share),
                 show_share(queued_share),
             );
-            let next = "compare its core and its share of the work with the others'; clearstream mpi plan -- LAUNCHER shows \
-                        where each rank runs";
+            let next = "compare its core and its share of the work with the others'; \
+                        `clearstream mpi plan -- LAUNCHER` shows where each rank runs";
             (text, next.to_owned())
         }
         MessagesLimit::Messages { waited_share, memory_share } => {
             let text = format!(
-                "the ranks wait for messages {} of their time (median), none of them for one rank in particular; {} of \
-                 the packets went through memory",
+                "the ranks wait for messages {} of their time (median), and not for one rank in \
+                 particular; {} of the packets went through shared memory",
                 show_share(waited_share),
                 show_share(memory_share),
             );
-            let next = "fewer and larger messages, or computing while they are on their way";
+            let next = "send fewer and larger messages, or overlap communication with computation";
             (text, next.to_owned())
         }
         MessagesLimit::Computing { waited_share } => {
@@ -139,7 +142,7 @@ fn words(limit: MessagesLimit, ranks: &[RankMessages]) -> (String, String) {
                 "the ranks compute: they waited for messages {} of their time (median)",
                 show_share(waited_share),
             );
-            let next = "messages that took no time would gain no more than that";
+            let next = "faster messages could save at most that share";
             (text, next.to_owned())
         }
     }

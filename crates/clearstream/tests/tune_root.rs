@@ -103,10 +103,10 @@ fn root_two_at_once_a_damaged_journal_and_a_foreign_change_get_a_line_each() {
     assert!(out.contains("code 0\n2\n"), "forced back: {out}");
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), 3, "{said}");
-    assert!(lines[0].contains("another clearstream tune is at work"), "{said}");
+    assert!(lines[0].contains("another clearstream command is using"), "{said}");
     assert!(
         lines[1].contains("line 4 is not a journal record")
-            && lines[1].contains("nothing was touched"),
+            && lines[1].contains("nothing was changed"),
         "{said}"
     );
     assert!(out.contains("code 1\n0\ncode 0"), "the damaged journal touched nothing: {out}");

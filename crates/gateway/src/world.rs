@@ -307,7 +307,7 @@ impl World for Network {
                     users = self.in_use(&going).ok();
                 }
                 if let Some(user) = users.as_ref().and_then(|users| users.get(id)) {
-                    let reason = format!("{user} uses it and would go with it");
+                    let reason = format!("{user} uses it and would be removed with it");
                     results[place] = Err(WorldError::refused(key, reason));
                     continue;
                 }

@@ -102,8 +102,7 @@ pub fn emit(
             _other_protocol => Some("only `unit` and `ansible` make them"),
         };
         if let (false, Some(instead)) = (state.steering.is_empty(), has_marks) {
-            let lack =
-                format!("the marks of `follow` (nftables) are in none of these files; {instead}");
+            let lack = format!("these files lack the marks of `follow` (nftables); {instead}");
             emission.lacks.push(lack);
         }
     }

@@ -212,7 +212,7 @@ fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
     }
     if args.simulate {
         if path.as_os_str() == "-" {
-            let text = "--simulate reads steps from standard input: name the model's file";
+            let text = "--simulate reads steps from standard input, so the model must be a file";
             return Err(VerbError::usage(text));
         }
         return simulate::run(&model);

@@ -68,7 +68,7 @@ impl Account<'_> {
                         "the test asked for {rate}, and all but {lost} of it arrived: no limit binds yet"
                     ),
                 },
-                "ask for more (-b) until datagrams are lost",
+                "offer a higher rate (-b) until datagrams are lost",
             );
         }
         match self.busy_share(self.sender) {
@@ -90,7 +90,7 @@ impl Account<'_> {
                     "{} was lost at {rate}; what limited the sender is not known",
                     lost.as_deref().unwrap_or("nothing")
                 ),
-                "ask for more (-b) until datagrams are lost",
+                "offer a higher rate (-b) until datagrams are lost",
             ),
         }
     }

@@ -167,7 +167,7 @@ impl Mechanism for CongestionControl {
             let end = end_name(seen.sender.end);
             lines.insert(
                 0,
-                format!("at the {end} end take `cwnd` out of the route: ip route change …").into(),
+                format!("at the {end} end remove `cwnd` from the route: ip route change …").into(),
             );
         }
         let several = "use several streams, each with its own congestion window";

@@ -125,7 +125,7 @@ impl Mechanism for ReceiveWindow {
         }
         if seen.receiver.interface().is_some_and(|i| i.route_metrics.contains_key("window")) {
             lines.push(format!(
-                "at the {end} end take `window` out of the route: ip route change …"
+                "at the {end} end remove `window` from the route: ip route change …"
             ));
         }
         lines.extend(buffers(seen).unknown_bound(seen));

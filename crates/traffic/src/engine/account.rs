@@ -252,7 +252,7 @@ fn complaint(
         }
         Ending::Closed => None,
         Ending::Silent(patience) => {
-            Some(("peer-silent", format!("nothing moved for {:.1} s", patience.as_secs_f64())))
+            Some(("peer-silent", format!("no data moved for {:.1} s", patience.as_secs_f64())))
         }
         Ending::Unable(error) => Some(("stream-failed", format!("{error}: {}", error.source))),
         // Near the end of the test, the other end may already have reset the connection.

@@ -191,7 +191,7 @@ impl Sampler<'_> {
         };
         let why = self.pass(omit_s, end_s, false);
         if why == Wake::Silent {
-            let text = format!("nothing moved for {:.1} s", self.silence_max.as_secs_f64());
+            let text = format!("no data moved for {:.1} s", self.silence_max.as_secs_f64());
             self.record.findings.push(("peer-silent", text));
         }
         self.record

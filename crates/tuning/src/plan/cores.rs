@@ -152,7 +152,8 @@ fn interrupts(seen: &Seen<'_>, plan: &mut Plan, end: End, machine: &Machine, nic
             to: to.to_string(),
             why: format!("{} runs on core {away}, {} is on memory node {}", interrupt.name, nic.name, nic.node.unwrap_or(0)),
             source: "kernel Documentation/core-api/irq/irq-affinity.rst; Open-MX 2009; ESnet interrupt binding",
-            effect: "packets are taken where their memory is; what that gives shows `clearstream place`".to_owned(),
+            effect: "packets are processed where their memory is; `clearstream place` measures \
+                the gain".to_owned(),
             predicted_bits_per_s: None,
             risk: Risk::Medium,
             danger,

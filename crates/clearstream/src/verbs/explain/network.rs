@@ -112,7 +112,7 @@ pub(super) fn show(after: &After) -> String {
     wrapped(&mut out, "After    ", &format!("{}: {}", after.trial, after.words)).ok();
     changed_lines(&mut out, &after.host_changes).ok();
     if after.host_changes.is_empty() {
-        writeln!(out, "Changed  no fact of the hosts or the path that the files record").ok();
+        writeln!(out, "Changed  no recorded fact about the hosts or the path").ok();
     }
     out
 }

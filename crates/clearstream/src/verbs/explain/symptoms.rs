@@ -81,7 +81,8 @@ struct AbsentGroup<'a> {
 pub(super) fn run(name: &Path, results: &Results, json: bool) -> VerbResult {
     if is_file_load(results) {
         return Err(VerbError::usage(format!(
-            "{} holds the load of a file system, and symptoms are those of a path: leave out --symptoms",
+            "{} holds file-system load, but symptoms exist only for network tests: leave out \
+             --symptoms",
             crate::store::input_name(name)
         )));
     }
@@ -157,7 +158,7 @@ fn lines(out: &mut String, results: &Results, symptoms: &Symptoms) -> std::fmt::
     }
     if let Some(contradiction) = symptoms.contradiction() {
         writeln!(out)?;
-        wrapped(out, "Beware   ", &contradiction)?;
+        wrapped(out, "Caution  ", &contradiction)?;
     }
     let is_sampled = |one: &Symptom| one.estimate.is_some_and(|told| told.sampling.is_some());
     if symptoms.all().any(|(_, one)| is_sampled(one)) {

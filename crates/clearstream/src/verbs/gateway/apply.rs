@@ -131,7 +131,10 @@ fn report((plan, role): (&Plan, Role<'_>), name: &str, made: &Made, json: bool) 
     if let Some((reason, is_privilege)) = failed {
         let left = made.applied.left.len();
         let stays = if left > 0 {
-            format!("; {} left in force, to undo with `revert`", count_of(left as u64, "change"))
+            format!(
+                "; {} still in force: `clearstream gateway revert` undoes them",
+                count_of(left as u64, "change")
+            )
         } else {
             String::new()
         };
@@ -149,7 +152,7 @@ fn report((plan, role): (&Plan, Role<'_>), name: &str, made: &Made, json: bool) 
     }
     let mut out = crate::out::stdout();
     match made.commands.len() {
-        0 => writeln!(out, "{name}  is as the plan wants it")?,
+        0 => writeln!(out, "{name}  matches the plan")?,
         count => writeln!(out, "{name}  {} made", count_of(count as u64, "change"))?,
     }
     Ok(Exit::Ok)
@@ -179,7 +182,7 @@ pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
     } else {
         let mut out = crate::out::stdout();
         for line in &left {
-            writeln!(out, "{name}  left: {line}")?;
+            writeln!(out, "{name}  left unchanged: {line}")?;
         }
         let undone = count_of((outcomes.len() - left.len()) as u64, "change");
         writeln!(out, "{name}  {undone} undone")?;
@@ -189,9 +192,10 @@ pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
 
 fn left_behind(outcome: &RevertOutcome) -> Option<String> {
     match &outcome.result {
-        Reverted::Foreign { .. } => {
-            Some(format!("{}: somebody else has changed it since", outcome.key))
-        }
+        Reverted::Foreign { .. } => Some(format!(
+            "{}: changed by something else since (--force reverts it all the same)",
+            outcome.key
+        )),
         Reverted::Failed { reason, .. } => Some(reason.clone()),
         _settled => None,
     }

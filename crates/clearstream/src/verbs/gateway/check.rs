@@ -96,7 +96,7 @@ fn tell(checked: &Checked) -> Result<(), VerbError> {
         writeln!(out, "{name}  drained    {gateway}, until `clearstream gateway undrain`")?;
     }
     if checked.drifts.is_empty() {
-        writeln!(out, "{name}  is as the plan wants it")?;
+        writeln!(out, "{name}  matches the plan")?;
     }
     Ok(())
 }

@@ -102,7 +102,7 @@ impl UndrainArgs {
                 let asked = &self.gateway;
                 let what = match found {
                     Some(_) => {
-                        format!("'{asked}' is a host of the plan '{}', no gateway", plan.name)
+                        format!("'{asked}' is a host of the plan '{}', not a gateway", plan.name)
                     }
                     None => format!("the plan '{}' has no gateway '{asked}'", plan.name),
                 };

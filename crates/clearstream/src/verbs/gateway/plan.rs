@@ -158,7 +158,9 @@ fn verdict(difference: &Difference) -> Exit {
 
 fn reviewed(plan: &Plan, role: Role<'_>, listing: &str, json: bool) -> VerbResult {
     let Role::Host(host) = role else {
-        return Err(VerbError::usage("a gateway has no routes of the plan to review; name a host"));
+        return Err(VerbError::usage(
+            "the plan gives a gateway no routes, so there is nothing to review; name a host",
+        ));
     };
     let findings = review(plan, host.network, listing);
     if json {

@@ -104,7 +104,8 @@ fn show(scale: &Scale, flows: u32, rows: &[(&str, usize, Vec<Balance>)]) -> Verb
     let mut out = crate::out::stdout();
     writeln!(
         out,
-        "{} clients x {} servers, {} a pair, over {} gateways; busiest gateway over its share:",
+        "{} clients x {} servers, {} per pair, over {} gateways; load of the busiest gateway \
+         relative to its share:",
         scale.clients_count,
         scale.servers_count,
         units::show_count_of(u64::from(flows), "flow"),

@@ -145,7 +145,7 @@ fn read_key(path: &Path) -> Result<Key, VerbError> {
     let file = File::open(path).map_err(|error| refused(&error.to_string()))?;
     let metadata = file.metadata().map_err(|error| refused(&error.to_string()))?;
     if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(refused("others can read this key or change it: chmod 600"));
+        return Err(refused("other users can read or change this key: chmod 600"));
     }
     let mut text = String::new();
     let read = file.take(KEY_FILE_BYTES_MAX + 1).read_to_string(&mut text);
@@ -202,7 +202,8 @@ pub(super) fn run(args: &WatchArgs, json: bool) -> VerbResult {
         if let Err(error) = Promptness::ask().priority {
             let why = chain(&error);
             recorder.complaint(&format!(
-                "no real-time priority ({why}): rounds for which this watcher is late do not count"
+                "no real-time priority ({why}): rounds in which this watcher runs late are not \
+                 counted"
             ));
         }
         outcome = watch.run(stop.as_fd(), &mut *steering, &mut recorder);
@@ -220,7 +221,7 @@ pub(super) fn reflect(args: &ReflectArgs, json: bool) -> VerbResult {
     let options = reflect_options(&plan, host, key);
     let reflecting = Reflecting::open(&options).map_err(|error| explained(&error))?;
     let sources = options.sources.len();
-    writeln!(crate::out::stderr(), "{} answers the probes of {sources} hosts", host.name)?;
+    writeln!(crate::out::stderr(), "{} answers probes from {sources} hosts", host.name)?;
     let counters = until_a_signal(Some(reflecting), |stop| {
         // Blocks until a signal comes.
         let mut set = [rustix::event::PollFd::new(stop, rustix::event::PollFlags::IN)];
@@ -276,7 +277,7 @@ fn records(args: &WatchArgs, json: bool, state_file: &Path) -> Result<Records, V
         && !std::path::absolute(path).is_ok_and(|path| has_folder(&path) && !path.is_dir())
     {
         return Err(VerbError::usage(format!(
-            "--metrics {}: no file can be there",
+            "--metrics {}: not a file name in an existing folder",
             path.display()
         )));
     }
@@ -307,7 +308,8 @@ fn say_start(plan: &Plan, host: &Host, named: &[String]) -> Result<(), VerbError
     let name = &host.name;
     writeln!(
         crate::out::stderr(),
-        "{name} watches {count} gateways, {interval:?} x {multiplier}, by answers of {far}"
+        "{name} watches {count} gateways: a probe every {interval:?}, {multiplier} missed rounds \
+         count as a failure, answers from {far}"
     )?;
     Ok(())
 }

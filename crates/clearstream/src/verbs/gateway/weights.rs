@@ -122,7 +122,8 @@ fn own_host<'a>(args: &WeightsArgs, plan: &'a Plan) -> Result<&'a Host, VerbErro
 fn ways<'a>(plan: &'a Plan, own: Option<&'a Host>) -> Result<Vec<Way<'a>>, VerbError> {
     if plan.routing.mode != Mode::Pairs {
         return Err(VerbError::usage(
-            "weights are measured in the mode pairs, in which a pair of hosts has one gateway; this plan hashes flows",
+            "weights can be measured only in mode `pairs`, where each pair of hosts uses one \
+             gateway; this plan hashes flows",
         ));
     }
     let chooser = Chooser::new(plan, None);
@@ -135,7 +136,7 @@ fn ways<'a>(plan: &'a Plan, own: Option<&'a Host>) -> Result<Vec<Way<'a>>, VerbE
             let name = &plan.gateways[gateway].name;
             let whose = own.map_or("the plan", |own| &own.name);
             VerbError::failed(format!(
-                "no pair of hosts of {whose} takes {name}: measure from another host"
+                "no pair of hosts of {whose} uses {name}: measure from another host"
             ))
         })
     };
@@ -271,11 +272,11 @@ fn shown(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> String {
         ));
     }
     if !proposal.is_different {
-        line("no difference larger than the noise, or than 5 %: equal weights".to_owned());
+        line("no difference beyond the noise, or beyond 5%: equal weights".to_owned());
     } else if is_within_chance(proposal) {
         line(format!(
-            "so few tests tell no difference from noise: equal gateways can look like this; --repeat {REPEATS_TELLING} \
-             or more"
+            "too few tests to tell a difference from noise: use --repeat {REPEATS_TELLING} or \
+             more"
         ));
     }
     let is_so = |(gateway, weighed): (&route_plan::Gateway, &route_plan::Weighed)| {

@@ -163,7 +163,7 @@ fn clamps(spec: &TestSpec, outcome: &TestOutcome) -> String {
         return String::new();
     }
     let asked = show_byte_size(asked_bytes);
-    format!("; granted a window of {} where {asked} was asked", granted.join(" and "))
+    format!("; the kernel granted a window of {} instead of {asked}", granted.join(" and "))
 }
 
 /// One end on one line: its streams together, and its busiest core.
@@ -292,7 +292,7 @@ fn window(spec: &TestSpec, outcome: &TestOutcome, way: &DirectionOutcome) -> Opt
     let measured = way.received_bits_per_s;
     let law = match told.explains(measured) {
         Some(law) => format!("= {}, measured", show_bit_rate(law)),
-        None => "when sampled, which does not explain".to_owned(),
+        None => "(sampled), which does not account for".to_owned(),
     };
     let mut text = format!(
         "{} in flight (median of samples) over {} {law} {}",
@@ -407,7 +407,7 @@ fn one_stream(spec: &TestSpec, outcome: &TestOutcome, stream: &StreamEnd) -> Str
         .ok();
         match tcp.mptcp_established {
             Some(true) => text.push_str(", MPTCP"),
-            Some(false) => text.push_str(", no MPTCP: the far end does not speak it"),
+            Some(false) => text.push_str(", no MPTCP: the far end does not support it"),
             None => {}
         }
     }

@@ -85,7 +85,9 @@ fn network(switches: &mut BTreeMap<PathBuf, Option<Vec<Entry>>>, state: &Machine
     let Some(entries) = known else { return "the switch has ended".to_owned() };
     let name = state.config.network();
     let entry = entries.iter().find(|entry| entry.name == name);
-    let Some((mode, fault)) = entry.and_then(said) else { return "the port has gone".to_owned() };
+    let Some((mode, fault)) = entry.and_then(said) else {
+        return "the port no longer exists".to_owned();
+    };
     let mode = match mode {
         // The switch cannot tell a driver that is missing from one that is not loaded yet.
         mode if word(state) == "boots" && !mode.starts_with("guest runs") => {
@@ -107,7 +109,7 @@ fn with_fault(mode: String, fault: Option<&String>) -> String {
 fn of_queue(state: &MachineState, queue: Option<&QueueState>) -> String {
     let Some(queue) = queue else { return "guest is booting".to_owned() };
     let Some(how) = &queue.mode else {
-        return with_fault("the device has gone".to_owned(), queue.fault.as_ref());
+        return with_fault("the device no longer exists".to_owned(), queue.fault.as_ref());
     };
     let guest = match (queue.has_client, word(state)) {
         (true, _) => "guest runs",

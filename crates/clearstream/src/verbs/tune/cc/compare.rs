@@ -100,7 +100,7 @@ fn names(args: &CompareArgs) -> Result<Vec<String>, VerbError> {
         names = available.iter().map(|name| (*name).to_owned()).collect();
     }
     if names.is_empty() {
-        return Err(VerbError::missing("this host does not tell its congestion controls"));
+        return Err(VerbError::missing("this host does not list its congestion controls"));
     }
     Ok(names)
 }
