@@ -26,8 +26,9 @@ pub(crate) fn heading(ranks: &[RankMessages]) -> String {
 
 /// A line for each rank, below the names of the columns.
 pub(crate) fn table(out: &mut String, ranks: &[RankMessages]) -> std::fmt::Result {
+    let mut table = String::new();
     writeln!(
-        out,
+        table,
         "{:<12} {:<12} {:>7} {:>7}  {:<18} {:>8} {:>8} {:>9} {:>10}",
         "",
         "host",
@@ -42,7 +43,7 @@ pub(crate) fn table(out: &mut String, ranks: &[RankMessages]) -> std::fmt::Resul
     for rank in ranks.iter().take(SHOWN_MAX) {
         let memory = rank.memory_pkts as f64 / rank.sent_pkts.max(1) as f64;
         writeln!(
-            out,
+            table,
             "{:<12} {:<12} {:>7} {:>7}  {:<18} {:>8} {:>8} {:>9} {:>10}",
             name(rank),
             printable(&rank.host),
@@ -55,6 +56,7 @@ pub(crate) fn table(out: &mut String, ranks: &[RankMessages]) -> std::fmt::Resul
             show_count(rank.unexpected_messages as f64),
         )?;
     }
+    *out += &crate::tables::fit(&table);
     if ranks.len() > SHOWN_MAX {
         writeln!(out, "and {} more: --json", ranks.len() - SHOWN_MAX)?;
     }

@@ -65,7 +65,7 @@ fn no_command_acts_for_a_host_that_this_machine_is_not() {
     let unplanned = gateway(&["revert", "--host", "wolf01"]);
     let line = String::from_utf8_lossy(&unplanned.stderr).into_owned();
     assert_eq!(unplanned.status.code(), Some(2), "{line}");
-    assert!(line.contains("only --plan PLAN tells it by its addresses"), "{line}");
+    assert!(line.contains("only with --plan PLAN can it be identified by its addresses"), "{line}");
 }
 
 #[test]

@@ -83,7 +83,7 @@ pub(crate) fn explain(results: &Results) -> Option<Verdict> {
             let count = show_count(typical.transactions);
             let work = parts.first().filter(|part| of_median(part.took_s) >= NAMED_MIN);
             let what = work.map_or_else(
-                || "nothing that was counted accounts for a quarter of it".to_owned(),
+                || "no counted part accounts for a quarter of that".to_owned(),
                 |work| work.text.clone(),
             );
             format!("a round trip takes {median} (median of {count}); {what}")

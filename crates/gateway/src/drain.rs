@@ -73,6 +73,14 @@ pub fn undrained(plan: &Plan, state: &Path) -> Result<Vec<bool>, DrainError> {
     Ok(plan.gateways.iter().map(|gateway| !names.contains(&gateway.name)).collect())
 }
 
+/// For every gateway of the plan whether flows of the host that the thread is on use it now, whoever moved them.
+///
+/// # Errors
+/// What the host has, or the list of drained gateways, cannot be read.
+pub fn used(plan: &Plan, host: &Host, state: &Path) -> Result<Vec<bool>, DrainError> {
+    Ok(in_use(plan, host, &read_host(plan.family, [])?, &names(state)?))
+}
+
 fn names(state: &Path) -> Result<BTreeSet<String>, DrainError> {
     let path = state.join(FILE);
     let failed = |source| DrainError::List { path: path.clone(), source };

@@ -300,8 +300,8 @@ impl Steered {
         let more = self.in_the_way.len().saturating_sub(1);
         match self.in_the_way.first() {
             None => Ok(()),
-            Some(first) if more == 0 => Err(format!("left as it is: {first}")),
-            Some(first) => Err(format!("left as it is: {first} (and {more} more)")),
+            Some(first) if more == 0 => Err(format!("left unchanged: {first}")),
+            Some(first) => Err(format!("left unchanged: {first} (and {more} more)")),
         }
     }
 

@@ -145,8 +145,8 @@ impl Source<'_> {
             Mode::Resilient(_) => "the resilient group of all gateways is",
         };
         format!(
-            "{name} has no nexthop groups: {what} missing, and only the plain multipath route beneath is \
-             there; `unit` and `ansible` have the whole plan"
+            "{name} has no nexthop groups: {what} missing, which leaves only the plain multipath \
+             route; `unit` and `ansible` express the whole plan"
         )
     }
 }

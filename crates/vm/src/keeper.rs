@@ -74,7 +74,7 @@ pub fn run(parent: &Path, name: &str) -> u8 {
     let Ok(mut keeper) = started else { return 1 };
     if let Err(error) = told {
         // Nobody knows of the guest.
-        log(&format!("nobody waits for the guest: {error}"));
+        log(&format!("no process waits for the guest: {error}"));
     } else {
         keeper.keep();
     }

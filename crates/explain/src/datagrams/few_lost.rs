@@ -62,10 +62,11 @@ impl Account<'_> {
                 0.9,
                 match &lost {
                     None => format!(
-                        "the test asked for {rate}, and all of it arrived: nothing else binds yet"
+                        "the test offered {rate}, and all of it arrived: no limit binds yet"
                     ),
                     Some(lost) => format!(
-                        "the test asked for {rate}, and all but {lost} of it arrived: no limit binds yet"
+                        "the test offered {rate}, and all but {lost} of it arrived: no limit \
+                         binds yet"
                     ),
                 },
                 "offer a higher rate (-b) until datagrams are lost",

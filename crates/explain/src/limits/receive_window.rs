@@ -263,7 +263,8 @@ fn why(seen: &Observed<'_>) -> Vec<String> {
         && (path::BOUND_OF_BUFFER..1.0).contains(&(window / most))
     {
         lines.push(format!(
-            "clamped: net.ipv4.tcp_rmem at the {end} end lets a buffer grow to {}; the window is part of it",
+            "clamped: net.ipv4.tcp_rmem at the {end} end lets a buffer grow to {}, of which the \
+             window is a part",
             show_byte_size(saturating_u64(most))
         ));
     }

@@ -46,7 +46,7 @@ pub(super) enum Refusal {
         "memory of ports that have left is still being freed; the limit of {max} bytes is reached until then"
     )]
     Freeing { max: u64 },
-    #[error("a doorbell of yours was jammed; attach again in {} s", .0.as_secs() + 1)]
+    #[error("one of your doorbells was jammed; attach again in {} s", .0.as_secs() + 1)]
     Paused(Duration),
     #[error("{0} belongs to another user")]
     Foreign(String),

@@ -44,7 +44,7 @@ fn receive_steering(seen: &Seen<'_>, plan: &mut Plan, end: End, machine: &Machin
         return;
     }
     let why = format!(
-        "core {} spends {:.0}% on packets and has {:.0}% idle, {} idle cores beside it",
+        "core {} spends {:.0}% on packets and {:.0}% idle, while {} cores are idle",
         full.core,
         (full.softirq + full.irq) * 100.0,
         full.idle * 100.0,
@@ -143,7 +143,8 @@ fn interrupts(seen: &Seen<'_>, plan: &mut Plan, end: End, machine: &Machine, nic
         };
         let from = list(&interrupt.allowed_cores);
         let danger = if machine.irqbalance_runs {
-            "irqbalance runs here and moves it back within 10 s unless it is told not to: --persist writes it a ban list (--banirq)"
+            "irqbalance runs here and moves it back within 10 s unless its configuration forbids \
+             it: --persist writes such a list (--banirq)"
         } else {
             "no other core serves it when that one is busy"
         };

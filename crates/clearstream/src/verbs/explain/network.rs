@@ -55,7 +55,7 @@ pub(super) fn judge(
         } else {
             "what both files record of the hosts, the path and the test is the same"
         };
-        let words = format!("{same}, so nothing tells what was changed: {outcome}");
+        let words = format!("{same}, so it is unknown what was changed: {outcome}");
         return Ok((verdict, After { host_changes, trial: "inconclusive", words }));
     }
     // An experiment may have confirmed it before: what counts here is the change alone.

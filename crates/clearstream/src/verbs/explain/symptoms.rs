@@ -195,8 +195,9 @@ fn section(out: &mut String, group: &SymptomGroup) -> std::fmt::Result {
         title += &format!(": {}", group.test);
     }
     writeln!(out, "\n{title}")?;
+    let mut table = String::new();
     writeln!(
-        out,
+        table,
         "  {:<NAME_COLUMNS$} {:>7} {:<6} {:>16}  {:>2}  source",
         "symptom", "median", "unit", "spread", "n"
     )?;
@@ -204,7 +205,7 @@ fn section(out: &mut String, group: &SymptomGroup) -> std::fmt::Result {
         let Some(estimate) = one.estimate else { continue };
         let (factor, unit) = scale(one.unit, estimate.median);
         writeln!(
-            out,
+            table,
             "  {:<NAME_COLUMNS$} {:>7} {unit:<6} {:>16}  {:>2}  {}",
             one.name,
             digits(one.unit, estimate.median * factor),
@@ -214,6 +215,7 @@ fn section(out: &mut String, group: &SymptomGroup) -> std::fmt::Result {
             one.source.trim_start_matches("tcp_info.")
         )?;
     }
+    *out += &crate::tables::fit(&table);
     Ok(())
 }
 

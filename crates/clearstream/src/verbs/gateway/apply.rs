@@ -43,10 +43,10 @@ pub(super) struct WhereOptions {
 /// Options of `gateway apply`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway apply cumulus.toml --host wolf01\n  \
-    clearstream gateway apply cumulus.toml --host wolf01 --replace   over others' routes, until revert\n  \
+    clearstream gateway apply cumulus --host s1\n  \
+    clearstream gateway apply cumulus --host s1 --replace  over others' routes, until revert\n  \
     clearstream gateway apply cumulus --lab cumulus\n  \
-    clearstream gateway apply cumulus.toml --ssh           on all its machines\n\n\
+    clearstream gateway apply cumulus --ssh                on all its machines\n\n\
     All or nothing: every change is journalled on disk before it is made, and all are undone if one\n\
     fails. Exit code 1: a foreign object is in the way, or a gateway's hardware address is unknown\n\
     (`follow`); 2: this machine is not that host of the plan; 4: this kernel lacks a setting or\n\
@@ -68,7 +68,7 @@ pub(crate) struct ApplyArgs {
     clearstream gateway revert\n  \
     clearstream gateway revert --lab cumulus\n\n\
     Everything that `apply` changed is restored byte for byte, even after a crash. What\n\
-    somebody else has changed since is left alone and named (exit code 5).")]
+    something else has changed since is left alone and named (exit code 5).")]
 pub(crate) struct RevertArgs {
     #[command(flatten)]
     place: WhereOptions,
@@ -185,7 +185,10 @@ pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
             writeln!(out, "{name}  left unchanged: {line}")?;
         }
         let undone = count_of((outcomes.len() - left.len()) as u64, "change");
-        writeln!(out, "{name}  {undone} undone")?;
+        match outcomes.len() {
+            0 => writeln!(out, "{name}  nothing to revert: no plan is applied here")?,
+            _some => writeln!(out, "{name}  {undone} undone")?,
+        }
     }
     Ok(if left.is_empty() { Exit::Ok } else { Exit::Partial })
 }

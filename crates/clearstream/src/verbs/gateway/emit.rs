@@ -16,9 +16,9 @@ use crate::plans::{parse, plan_text};
 /// Options of `gateway emit`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway emit cumulus.toml --host wolf01 --to networkd\n  \
-    clearstream gateway emit cumulus.toml --host wolf01 --to ifupdown --root /tmp/wolf01\n  \
-    clearstream gateway emit cumulus.toml --to ansible --root playbook\n\n\
+    clearstream gateway emit cumulus --host s1 --to networkd\n  \
+    clearstream gateway emit cumulus --host s1 --to ifupdown --root /tmp/s1\n  \
+    clearstream gateway emit cumulus --to ansible --root playbook\n\n\
     Without --root the files are printed. What the system cannot express is named on standard error;\n\
     `unit`, `ansible` and `ifupdown` express the whole plan; `clearstream help gateways` lists what\n\
     each lacks.")]

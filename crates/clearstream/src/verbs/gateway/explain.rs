@@ -18,8 +18,8 @@ const UDP: u8 = 17;
 /// Options of `gateway explain`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway explain nid0001:40000 wolf03:1191 --plan cumulus.toml\n  \
-    clearstream gateway explain 10.100.1.7:40000 10.10.0.23:1191 --plan cumulus.toml\n  \
+    clearstream gateway explain c1:40000 s2:1191 --plan cumulus\n  \
+    clearstream gateway explain 10.100.0.1:40000 10.10.0.22:1191 --plan cumulus\n  \
     clearstream lab exec c1 -- clearstream gateway explain c1:1 s1:1 --plan cumulus --ask\n\n\
     In mode `pairs` the plan alone decides; in the other modes the kernel's hash is computed from the\n\
     plan's seed and policy. All gateways are assumed to be up.")]

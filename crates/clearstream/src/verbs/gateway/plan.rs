@@ -19,12 +19,12 @@ const LISTING_BYTES_MAX: usize = 1 << 20;
 /// Options of `gateway plan`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway plan cumulus.toml\n  \
-    clearstream gateway plan cumulus.toml --host wolf01           commands, from nothing\n  \
-    clearstream gateway plan cumulus.toml --host wolf01 --here    against what this host has\n  \
-    clearstream gateway plan cumulus.toml --simulate --clients 10000 --gateways 100\n  \
-    clearstream gateway plan cumulus.toml --search-seed 1000\n  \
-    clearstream gateway plan cumulus.toml --host wolf01 --review /etc/sysconfig/route-ib1\n\n\
+    clearstream gateway plan cumulus\n  \
+    clearstream gateway plan cumulus --host s1           commands, from nothing\n  \
+    clearstream gateway plan cumulus --host s1 --here    against what this host has\n  \
+    clearstream gateway plan cumulus --simulate --clients 10000 --gateways 100\n  \
+    clearstream gateway plan hashed.toml --search-seed 1000  with mode hash or resilient\n  \
+    clearstream gateway plan cumulus --host s1 --review /etc/sysconfig/route-ib1\n\n\
     Nothing is changed. A mistake in the plan is reported with its line (exit code 2). Foreign\n\
     objects in the way, and contradictions in a reviewed file, are named too (exit code 3).")]
 pub(crate) struct PlanArgs {

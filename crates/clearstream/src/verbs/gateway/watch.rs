@@ -50,10 +50,10 @@ struct EndOptions {
 /// Options of `gateway watch`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    openssl rand -hex 16 > watch.key; chmod 600 watch.key             once; the same file on all hosts\n  \
-    clearstream gateway watch cumulus.toml --host nid0001 --key-file watch.key\n  \
-    clearstream --json gateway watch cumulus.toml --metrics /var/lib/node_exporter/gateways.prom\n  \
-    clearstream gateway watch cumulus.toml --no-steer                 watch only\n\n\
+    openssl rand -hex 16 > watch.key; chmod 600 watch.key  once; the same file on all hosts\n  \
+    clearstream gateway watch cumulus --host c1 --key-file watch.key\n  \
+    clearstream --json gateway watch cumulus --metrics /var/lib/node_exporter/gateways.prom\n  \
+    clearstream gateway watch cumulus --no-steer           watch only\n\n\
     Probes go through every gateway to hosts of the other networks, which send them back through\n\
     the gateway through which they came: run this on both sides. Where probes are not answered, the\n\
     routes that `apply` made are moved to the other gateways, but never off the last one. When this\n\
@@ -91,7 +91,7 @@ pub(crate) struct WatchArgs {
 /// Options of `gateway reflect`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway reflect cumulus.toml --host wolf01 --key-file watch.key\n\n\
+    clearstream gateway reflect cumulus --host s1 --key-file watch.key\n\n\
     For far hosts whose own routes are not to be moved. Only hosts of the plan on other networks are\n\
     answered, with no more bytes than they sent, and each at a limited rate. `gateway watch` also\n\
     answers probes.")]
@@ -166,12 +166,17 @@ impl Steering for Unmoved {
     }
 }
 
+/// Where the watcher of a plan records what it knows of its gateways.
+pub(super) fn state_file(state: &Path, plan: &Plan) -> PathBuf {
+    state.join(format!("watch-{:016x}.json", plan_id(plan)))
+}
+
 pub(super) fn run(args: &WatchArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.end.plan)?;
     let host = args.end.host(&plan)?;
     let key = args.end.key(&plan)?;
     let state = args.state.clone().unwrap_or_else(|| default_state("gateway"));
-    let state_file = state.join(format!("watch-{:016x}.json", plan_id(&plan)));
+    let state_file = state_file(&state, &plan);
     let were_down = StateFile::read(&state_file, &plan.name).map(|file| file.were_down());
     let asked = Asked {
         far: args.far.clone(),

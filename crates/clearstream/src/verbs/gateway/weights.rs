@@ -40,8 +40,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream gateway weights cumulus --lab cumulus\n  \
-    clearstream gateway weights cumulus.toml --host nid0001     far hosts run `clearstream serve`\n  \
-    clearstream gateway weights cumulus.toml -o weights.json    each test, with all its figures\n\n\
+    clearstream gateway weights cumulus --host c1        far hosts run `clearstream serve`\n  \
+    clearstream gateway weights cumulus -o weights.json  each test, with all its figures\n\n\
     In mode `pairs` each pair of hosts has one gateway: a test between them goes through it.\n\
     Gateways are measured one at a time and in turns. Weights are printed in the plan's syntax, as\n\
     the smallest numbers that fit the measured rates; the plan is not changed. A gateway can carry at\n\
@@ -250,10 +250,10 @@ fn shown(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     let mut line = |line: String| writeln!(text, "{line}").unwrap_or_default();
-    line(format!(
-        "{:<12} {:>12} {:>31} {:>6}  {}",
+    let mut table = format!(
+        "{:<12} {:>12} {:>31} {:>6}  {}\n",
         "gateway", "median", "interval (confidence)", "weight", "measured"
-    ));
+    );
     for ((gateway, weighed), way) in plan.gateways.iter().zip(&proposal.gateways).zip(ways) {
         let rate = &weighed.rate;
         let interval = match rate.count {
@@ -266,11 +266,12 @@ fn shown(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> String {
             ),
         };
         let (median, tests) = (show_bit_rate(rate.median), count_of(rate.count as u64, "test"));
-        line(format!(
-            "{:<12} {median:>12} {interval:>31} {:>6}  {tests} from {} to {}",
+        table += &format!(
+            "{:<12} {median:>12} {interval:>31} {:>6}  {tests} from {} to {}\n",
             gateway.name, weighed.weight, way.near.name, way.far.name
-        ));
+        );
     }
+    line(crate::tables::fit(&table).trim_end().to_owned());
     if !proposal.is_different {
         line("no difference beyond the noise, or beyond 5%: equal weights".to_owned());
     } else if is_within_chance(proposal) {

@@ -133,7 +133,7 @@ impl Show {
                     if let Some(UnderWay { p50_s, p99_s, max_s, .. }) = under_way {
                         let [p50, p99, max] = [p50_s, p99_s, max_s].map(show_seconds);
                         line += &format!(
-                            "; under way: median {p50}, p99 {p99}, max {max}"
+                            "; one-way delay: median {p50}, p99 {p99}, max {max}"
                         );
                     }
                 }

@@ -77,7 +77,10 @@ pub(super) fn run(number: u32, spec: &TestSpec, outcome: &TestOutcome) -> String
     if let [direction] = &outcome.directions[..] {
         lines.extend(window(spec, outcome, direction).map(|text| ("window", text)));
     }
-    lines.iter().map(|(label, value)| format!("repeat {number:<3} {label} {value}\n")).collect()
+    let line = |(label, value): &(&str, String)| {
+        crate::tables::labelled(&format!("repeat {number:<3} {label} "), value)
+    };
+    lines.iter().map(line).collect()
 }
 
 /// Every stream, core and note of one test, one line each; without what [`outcome`] above it has said in full.
@@ -109,7 +112,9 @@ pub(super) fn details(spec: &TestSpec, outcome: &TestOutcome, has_summary: bool)
 }
 
 fn text_of(lines: &[(&'static str, String)]) -> String {
-    lines.iter().map(|(label, value)| format!("{label:<10} {value}\n")).collect()
+    let line =
+        |(label, value): &(&str, String)| crate::tables::labelled(&format!("{label:<10} "), value);
+    lines.iter().map(line).collect()
 }
 
 /// The first lines: each direction's totals or the exchanges, the latency, and smaller windows than requested.

@@ -183,7 +183,8 @@ pub(super) fn reverted(outcome: &RevertOutcome) -> String {
         Reverted::Restored { was } => format!("{key}: {was} -> {from}"),
         Reverted::AlreadyBack => format!("{key}: {from} already"),
         Reverted::Foreign { now } => format!(
-            "{key}: somebody else has set it to {}; left as it is (--force restores {from})",
+            "{key}: changed to {} by something else since; left unchanged (--force restores \
+             {from})",
             now.lines().next().unwrap_or_default()
         ),
         Reverted::Rebooted { now } => {
@@ -203,7 +204,7 @@ pub(super) fn standing(line: &StatusLine) -> String {
         Standing::InForce if now == to || is_file(key) => format!("{text}  in force"),
         Standing::InForce => format!("{text}  in force (the kernel set it to {now})"),
         Standing::Back => format!("{text}  back at its former value"),
-        Standing::Foreign => format!("{text}  somebody else has set it to {now}"),
+        Standing::Foreign => format!("{text}  changed to {now} by something else since"),
         Standing::Unfinished => {
             format!("{text}  interrupted (now {now}); `clearstream tune revert` completes it")
         }

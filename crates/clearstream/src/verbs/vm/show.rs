@@ -50,21 +50,22 @@ pub(super) fn list(json: bool) -> VerbResult {
     } else if rows.is_empty() {
         writeln!(out, "{NONE}")?;
     } else {
+        let mut table = String::new();
         for (state, _, network) in &rows {
             let config = &state.config;
             let cores = count_of(u64::from(config.cores), "core");
             let size = format!("{cores}, {}", show_byte_size(config.memory_bytes));
-            writeln!(
-                out,
-                "{:<12} {:<16} {:<6} {:<8} {size:<18} {:<4} pid {:<8} {network}",
+            table += &format!(
+                "{:<12} {:<16} {:<6} {:<8} {size:<18} {:<4} pid {:<8} {network}\n",
                 config.name,
                 config.network(),
                 config.port_type,
                 word(state),
                 config.accelerator.to_string(),
                 state.keeper.pid,
-            )?;
+            );
         }
+        write!(out, "{}", crate::tables::fit(&table))?;
     }
     Ok(Exit::Ok)
 }
