@@ -51,7 +51,7 @@ pub struct Relocation<'a> {
 #[non_exhaustive]
 pub enum ObjectError {
     /// Not a 64-bit ELF file for BPF in this machine's byte order.
-    #[error("no BPF object of this machine's byte order")]
+    #[error("not a BPF object of this machine's byte order")]
     NotBpf,
     /// It ends too early, or refers to what is not there.
     #[error("the BPF object is cut short or broken")]

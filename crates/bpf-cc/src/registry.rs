@@ -80,7 +80,10 @@ pub enum CcError {
     #[error("this kernel does not describe its types in {KERNEL_TYPES} (CONFIG_DEBUG_INFO_BTF)")]
     NoTypes(#[source] std::io::Error),
     /// The kernel takes no congestion control from BPF.
-    #[error("this kernel takes no congestion control as a BPF program (Linux 5.6, CONFIG_BPF_JIT)")]
+    #[error(
+        "this kernel does not accept BPF programs as congestion control (needs Linux 5.6 and \
+         CONFIG_BPF_JIT)"
+    )]
     NoStructOps,
     /// The caller may not.
     #[error("{action} needs CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN on the host")]

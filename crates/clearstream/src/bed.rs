@@ -38,7 +38,7 @@ impl TestBed {
         signals::watch().map_err(|error| VerbError::from_error(&error))?;
         let plan = lab::find_plan(name)?;
         let [near, far, ..] = plan.hosts.as_slice() else {
-            return Err(VerbError::failed(format!("lab {name} has no two hosts")));
+            return Err(VerbError::failed(format!("lab {name} has fewer than two hosts")));
         };
         let (near, far) = (near.name.clone(), far.name.clone());
         let bed = ScopedLab::up(&plan, std::env::current_exe()?)?;

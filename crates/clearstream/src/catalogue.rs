@@ -36,7 +36,7 @@ pub(crate) const ENTRIES: [Entry; 36] = [
     ready(
         "C-bidir",
         "both directions at once: 1 flow, 2 flows each way",
-        "duplex costs one flow more than it costs the sum",
+        "traffic in both directions costs a single flow more than it costs the total",
     ),
     ready(
         "C-udp",
@@ -63,23 +63,23 @@ pub(crate) const ENTRIES: [Entry; 36] = [
     ready(
         "C-fig14",
         "sender core x receiver core, one queue",
-        "the receiver's place against its interrupt decides",
+        "the distance between the receiver's core and its interrupt's decides",
     ),
     ready(
         "C-divine",
         "a distributed LTL checker over the path",
-        "a real application crosses 10 Gbit/s",
+        "a real application exceeds 10 Gbit/s",
     ),
-    ready("C-mix", "bulk flows and the checker together", "big and small flows share the pipe"),
+    ready("C-mix", "bulk flows and the checker together", "large and small flows share the path"),
     ready(
         "C-energy",
         "energy per bit transported, by placement",
-        "a bit costs the less, the less core time it takes",
+        "the energy per bit falls with the core time that a bit takes",
     ),
     between_guests(
         "P-fig3",
         "request/response over message size and device",
-        "no device emulation wins until copies dominate",
+        "without device emulation ptnet leads until copying dominates",
     ),
     between_guests(
         "P-stream",
@@ -111,7 +111,7 @@ pub(crate) const ENTRIES: [Entry; 36] = [
         id: "P-pipe",
         title: "netmap pipe",
         source: PTNET,
-        law: "nothing is copied: long frames go as fast as short ones",
+        law: "nothing is copied: the frame rate does not depend on the length of frames",
     },
     messages(
         "M-tab1",

@@ -97,9 +97,12 @@ fn refusals(spec: &TestSpec, end: End, account: &EndReport, host: &HostFacts) ->
             ("congestion-control-refused", Some(asked)) => {
                 let has = host.sysctls.get(CONGESTION_CONTROLS).map(|list| list.trim());
                 let has = has.map_or_else(String::new, |list| {
-                    format!("; it has {}", list.split_whitespace().collect::<Vec<_>>().join(", "))
+                    format!(
+                        "; available: {}",
+                        list.split_whitespace().collect::<Vec<_>>().join(", ")
+                    )
                 });
-                format!("-C {asked}: the kernel at the {name} end does not grant it{has}")
+                format!("-C {asked}: not available at the {name} end{has}")
             }
             ("pin-refused", _) => format!("the {name} end cannot use the cores: {}", finding.text),
             _ => format!("not granted at the {name} end: {}", finding.text),
@@ -149,7 +152,8 @@ fn copied(spec: &TestSpec, end: End, account: &EndReport) -> Option<String> {
     let (options, name) = (options.join(" and "), end_name(end));
     let bytes = units::show_byte_size(asked_bytes);
     Some(format!(
-        "{options}: the kernel at the {name} end copied all {bytes}; this path has no zero copy"
+        "{options}: the kernel at the {name} end copied all {bytes}; zero copy is not possible \
+         on this path"
     ))
 }
 
@@ -186,7 +190,7 @@ fn beyond(asked: &[u32], host: &HostFacts) -> Option<u32> {
 fn cores(lacking: Option<u32>, end: End, host: &HostFacts) -> Result<(), VerbError> {
     lacking.map_or(Ok(()), |core| {
         Err(VerbError::missing(format!(
-            "core {core}: the {} end has no such core to use; it has {}",
+            "core {core} is not usable at the {} end; usable cores: {}",
             end_name(end),
             crate::placement::cores_text(&host.usable_cores)
         )))
@@ -200,8 +204,8 @@ fn pacer(host: &HostFacts) -> Result<(), VerbError> {
         // `mq` may have one `fq` per queue below it.
         None | Some("fq" | "mq") => Ok(()),
         Some(other) => Err(VerbError::missing(format!(
-            "--pacing-rate: UDP is paced by the fq queueing discipline alone, and {} of {} has {other}; \
-             see `tc qdisc replace dev {} root fq`, or limit the application by -b",
+            "--pacing-rate: only the fq queueing discipline paces UDP, but {} of {} has {other}: \
+             run `tc qdisc replace dev {} root fq` there, or limit the application with -b",
             interface.name, host.name, interface.name
         ))),
     }

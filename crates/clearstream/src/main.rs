@@ -24,6 +24,7 @@ mod rank;
 mod runner;
 mod signals;
 mod store;
+mod tables;
 mod tester;
 mod topics;
 mod tuners;

@@ -26,8 +26,9 @@ pub(crate) fn heading(ranks: &[RankMessages]) -> String {
 
 /// A line for each rank, below the names of the columns.
 pub(crate) fn table(out: &mut String, ranks: &[RankMessages]) -> std::fmt::Result {
+    let mut table = String::new();
     writeln!(
-        out,
+        table,
         "{:<12} {:<12} {:>7} {:>7}  {:<18} {:>8} {:>8} {:>9} {:>10}",
         "",
         "host",
@@ -42,7 +43,7 @@ pub(crate) fn table(out: &mut String, ranks: &[RankMessages]) -> std::fmt::Resul
     for rank in ranks.iter().take(SHOWN_MAX) {
         let memory = rank.memory_pkts as f64 / rank.sent_pkts.max(1) as f64;
         writeln!(
-            out,
+            table,
             "{:<12} {:<12} {:>7} {:>7}  {:<18} {:>8} {:>8} {:>9} {:>10}",
             name(rank),
             printable(&rank.host),
@@ -55,6 +56,7 @@ pub(crate) fn table(out: &mut String, ranks: &[RankMessages]) -> std::fmt::Resul
             show_count(rank.unexpected_messages as f64),
         )?;
     }
+    *out += &crate::tables::fit(&table);
     if ranks.len() > SHOWN_MAX {
         writeln!(out, "and {} more: --json", ranks.len() - SHOWN_MAX)?;
     }
@@ -92,23 +94,26 @@ fn words(limit: MessagesLimit, ranks: &[RankMessages]) -> (String, String) {
     match limit {
         MessagesLimit::TooShort { longest_ns } => (
             format!(
-                "too short to tell: the ranks ran for {}, of which starting and ending are a large part",
+                "too short to tell: the ranks ran for only {}, much of it startup and shutdown",
                 show_seconds(longest_ns as f64 / 1e9)
             ),
-            "a longer run; shares of the time mean something from about a second on".to_owned(),
+            "run longer: shares of the time are meaningful from about one second on".to_owned(),
         ),
         MessagesLimit::Cores { queued_share } => (
             format!(
                 "too few cores: the ranks were ready to run and had no core for {} of their time (median)",
                 show_share(queued_share)
             ),
-            "fewer ranks than cores, as each polls while it waits, or no other programs beside them; clearstream mpi plan -- \
-             LAUNCHER shows where each rank runs"
+            "use fewer ranks than cores (a rank polls while it waits), or stop other programs; \
+             `clearstream mpi plan -- LAUNCHER` shows where each rank runs"
                 .to_owned(),
         ),
         MessagesLimit::Loss { repeated_share } => (
-            format!("packet loss: {} of the packets were retransmitted", show_share(repeated_share)),
-            "clearstream path HOST, between two of the hosts, names where packets are lost"
+            format!(
+                "packet loss: {} of the packets were retransmitted",
+                show_share(repeated_share)
+            ),
+            "`clearstream path HOST` between two of the hosts shows where packets are lost"
                 .to_owned(),
         ),
         MessagesLimit::SlowRank { index, waited_share, own_share, queued_share } => {
@@ -120,18 +125,18 @@ fn words(limit: MessagesLimit, ranks: &[RankMessages]) -> (String, String) {
                 show_share(own_share),
                 show_share(queued_share),
             );
-            let next = "compare its core and its share of the work with the others'; clearstream mpi plan -- LAUNCHER shows \
-                        where each rank runs";
+            let next = "compare its core and its share of the work with the others'; \
+                        `clearstream mpi plan -- LAUNCHER` shows where each rank runs";
             (text, next.to_owned())
         }
         MessagesLimit::Messages { waited_share, memory_share } => {
             let text = format!(
-                "the ranks wait for messages {} of their time (median), none of them for one rank in particular; {} of \
-                 the packets went through memory",
+                "the ranks wait for messages {} of their time (median), and not for one rank in \
+                 particular; {} of the packets went through shared memory",
                 show_share(waited_share),
                 show_share(memory_share),
             );
-            let next = "fewer and larger messages, or computing while they are on their way";
+            let next = "send fewer and larger messages, or overlap communication with computation";
             (text, next.to_owned())
         }
         MessagesLimit::Computing { waited_share } => {
@@ -139,7 +144,7 @@ fn words(limit: MessagesLimit, ranks: &[RankMessages]) -> (String, String) {
                 "the ranks compute: they waited for messages {} of their time (median)",
                 show_share(waited_share),
             );
-            let next = "messages that took no time would gain no more than that";
+            let next = "faster messages could save at most that share";
             (text, next.to_owned())
         }
     }

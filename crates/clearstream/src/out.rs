@@ -13,11 +13,16 @@ const COLUMNS_MAX: usize = 96;
 const COLUMNS_MIN: usize = 40;
 
 static COLUMNS: AtomicUsize = AtomicUsize::new(COLUMNS_MAX);
+static TABLE_COLUMNS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Wraps running text from now on at the width of the terminal that standard output is, if it is one.
 pub(crate) fn fit_terminal() {
     if let Ok(size) = rustix::termios::tcgetwinsize(rustix::stdio::stdout()) {
-        COLUMNS.store(columns_on(usize::from(size.ws_col)), Ordering::Relaxed);
+        let terminal = usize::from(size.ws_col);
+        COLUMNS.store(columns_on(terminal), Ordering::Relaxed);
+        if terminal > 0 {
+            TABLE_COLUMNS.store(terminal.max(COLUMNS_MIN), Ordering::Relaxed);
+        }
     }
 }
 
@@ -29,6 +34,11 @@ fn columns_on(terminal: usize) -> usize {
 /// Columns at which running text on standard output is wrapped: 40 to 96.
 pub(crate) fn columns() -> usize {
     COLUMNS.load(Ordering::Relaxed)
+}
+
+/// Columns at which tables on standard output are folded: those of its terminal; no bound if it is none.
+pub(crate) fn table_columns() -> usize {
+    TABLE_COLUMNS.load(Ordering::Relaxed)
 }
 
 /// Standard output, for text and JSON. A reader that has gone away (`| head -1`) is no error: the rest of

@@ -37,7 +37,7 @@ pub(crate) fn check(
     match placed.cores.iter().find(|core| !usable.contains(core)) {
         None => Ok(()),
         Some(core) => Err(VerbError::usage(format!(
-            "{}: the {name} end has no core {core} to use; it has {}",
+            "{}: core {core} is not usable at the {name} end; usable cores: {}",
             path.display(),
             cores_text(usable)
         ))),

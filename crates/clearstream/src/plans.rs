@@ -60,7 +60,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Plan, VerbError> {
             // The error itself is returned below.
             writeln!(out, "{line}").ok();
         }
-        VerbError::usage(format!("{}: {} mistakes, see above", error.file, lines.len()))
+        VerbError::usage(format!("{}: {} errors, listed above", error.file, lines.len()))
     })
 }
 

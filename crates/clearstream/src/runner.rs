@@ -253,7 +253,8 @@ impl Loop<'_> {
             // Informational: a closed stderr does not affect the run.
             writeln!(
                 crate::out::stderr(),
-                "clearstream: {error}; the run goes on without its journal, and cannot be resumed from here"
+                "clearstream: {error}; the run continues without its journal and cannot be \
+                 resumed from here"
             )
             .ok();
         }

@@ -255,7 +255,7 @@ fn open_locked(path: &Path) -> Result<File, VerbError> {
             Ok(()) | Err(TryLockError::WouldBlock) => {
                 let path = path.display();
                 return Err(VerbError::failed(format!(
-                    "{path}: another run is writing it; name another -o"
+                    "{path}: in use by another run; choose another file with -o"
                 )));
             }
         }

@@ -15,7 +15,7 @@ pub(crate) fn option() -> String {
 /// # Errors
 /// The value is not one that this program has written.
 pub(crate) fn words(value: &str) -> Result<Vec<String>, &'static str> {
-    serde_json::from_str(value).map_err(|_no_list| "--typed is this program's own")
+    serde_json::from_str(value).map_err(|_no_list| "--typed is for internal use only")
 }
 
 #[cfg(test)]

@@ -25,9 +25,9 @@ fn text(bytes: &[u8]) -> &str {
 fn what_a_kernel_does_not_grant_is_refused_before_or_fails_the_test() {
     let server = Server::start(&["--bind", "127.0.0.1"]);
     let before: [(&[&str], &str); 4] = [
-        (&["-C", "no_such"], "-C no_such: the kernel at the near end does not grant it; it has"),
-        (&["--cores", "1023"], "core 1023: the near end has no such core to use; it has"),
-        (&["--far-cores", "1023"], "core 1023: the far end has no such core to use; it has"),
+        (&["-C", "no_such"], "-C no_such: not available at the near end; available:"),
+        (&["--cores", "1023"], "core 1023 is not usable at the near end; usable cores:"),
+        (&["--far-cores", "1023"], "core 1023 is not usable at the far end; usable cores:"),
         (&["--bidir", "-C", "no_such"], "-C no_such"),
     ];
     for (options, why) in before {
@@ -41,7 +41,7 @@ fn what_a_kernel_does_not_grant_is_refused_before_or_fails_the_test() {
     let output = test(&server, &["-R", "-C", "no_such"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(said.contains("-C no_such: the kernel at the far end does not grant it"), "{said}");
+    assert!(said.contains("-C no_such: not available at the far end"), "{said}");
     assert!(text(&output.stdout).contains("reverse    received"), "what was measured is shown");
 }
 
@@ -120,7 +120,7 @@ fn cut_short(
 #[test]
 fn a_server_that_ends_leaves_a_summary_and_the_reason() {
     for (signal, why) in [
-        (Signal::TERM, ": the server is ending"),
+        (Signal::TERM, ": the server is shutting down"),
         (Signal::KILL, "clearstream: the test ended early: lost 127.0.0.1 port "),
     ] {
         for options in [&["-b", "10M"][..], &["-R", "-b", "10M"]] {

@@ -169,7 +169,7 @@ fn a_model_is_read_from_standard_input() {
     assert!(out.starts_with("standard input: absence of deadlocks"), "{out}");
     let (code, _, err) = check(&["--simulate"]);
     assert_eq!(code, Some(2), "{err}");
-    assert!(err.contains("name the model's file"), "{err}");
+    assert!(err.contains("the model must be a file"), "{err}");
 }
 
 /// Lines that a counterexample of a formula cites are lines of the file.

@@ -23,7 +23,7 @@ fn a_plan_shows_its_gateways_and_how_flows_spread() {
     assert!(output.status.success());
     let text = stdout(&output);
     assert!(text.contains("Plan      cumulus: 6 gateways, 122 hosts, mode pairs"), "{text}");
-    assert!(text.contains("1120 flows, one a pair of hosts"), "{text}");
+    assert!(text.contains("1120 flows, one per pair of hosts"), "{text}");
     assert_eq!(text.matches("weight 1 ").count(), 6, "{text}");
 }
 
@@ -65,7 +65,7 @@ fn no_command_acts_for_a_host_that_this_machine_is_not() {
     let unplanned = gateway(&["revert", "--host", "wolf01"]);
     let line = String::from_utf8_lossy(&unplanned.stderr).into_owned();
     assert_eq!(unplanned.status.code(), Some(2), "{line}");
-    assert!(line.contains("only --plan PLAN tells it by its addresses"), "{line}");
+    assert!(line.contains("only with --plan PLAN can it be identified by its addresses"), "{line}");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn an_unknown_gateway_plan_or_host_gets_one_line_with_those_that_there_are() {
         ),
         (
             &["undrain", "PLAN", "wolf01", "--host", "wolf01"],
-            "'wolf01' is a host of the plan 'cumulus', no gateway; its gateways are sn1",
+            "'wolf01' is a host of the plan 'cumulus', not a gateway; its gateways are sn1",
         ),
         (&["plan", "nimbus"], "no plan 'nimbus'; built in: cumulus; or give a file, NAME.toml"),
         (&["drain", "PLAN", "sn1", "--host", "zz"], "has no host 'zz'"),

@@ -143,7 +143,7 @@ fn hosts_are_asked_as_by_ssh_root() {
     let done = load("stranger");
     let errors = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(2), "{errors}");
-    assert!(errors.contains("the ranks are on stranger"), "{errors}");
+    assert!(errors.contains("the ranks run on stranger"), "{errors}");
     let done = load("c1");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let results = results_of(&String::from_utf8(done.stdout).expect("text"));

@@ -40,7 +40,7 @@ fn a_core_that_is_not_there_gets_one_line_and_nothing_happens() {
     let refused = run(&["lab", "up", bed.path()]);
     let line = complaint(&refused);
     assert_eq!(code(&refused), 2, "{line}");
-    assert!(line.contains(": core 1023: this machine has none"), "{line}");
+    assert!(line.contains(": core 1023: there is no such core"), "{line}");
     assert!(!bed.is_up());
 }
 

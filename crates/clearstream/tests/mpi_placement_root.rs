@@ -137,7 +137,7 @@ fn ranks_are_bound_and_steered_as_planned_and_all_is_as_before_at_the_end_root()
     for line in [
         "ranks of this host are bound to cores",
         "steered while the job runs: 2 settings changed",
-        "eth0 directs no flow to a queue by rules (Operation not supported",
+        "eth0 cannot direct flows to queues by rules (Operation not supported",
     ] {
         assert!(told.contains(line), "{line}: {told}");
     }

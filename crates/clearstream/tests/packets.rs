@@ -334,14 +334,14 @@ fn invalid_requests_get_a_one_line_error() {
     std::fs::write(&file, "somebody's").unwrap();
     let file_name = file.to_str().unwrap();
     for (arguments, code, wanted) in [
-        (&*format!("switch run --socket {file_name}"), 1, "is there and is not a socket"),
+        (&*format!("switch run --socket {file_name}"), 1, "exists and is not a socket"),
         (&*format!("netmap --library {file_name} -- true"), 2, "this is not a library"),
-        ("switch run --cores 1023", 2, "core 1023: this machine has none"),
-        ("pkt gen vale0:a --core 1023", 2, "core 1023: this machine has none"),
-        ("pkt gen vale0:a --rate 0", 2, "nothing would ever be sent"),
+        ("switch run --cores 1023", 2, "core 1023: there is no such core"),
+        ("pkt gen vale0:a --core 1023", 2, "core 1023: there is no such core"),
+        ("pkt gen vale0:a --rate 0", 2, "the rate must be more than 0"),
         ("link add vale0:a vale0:a", 2, "both ends of the link are vale0:a"),
-        ("link add vale0:a vale1:b --delay 2m", 2, "a minute is the most"),
-        ("link add vale0:a vale1:b --rate 0", 2, "nothing could ever pass"),
+        ("link add vale0:a vale1:b --delay 2m", 2, "the longest delay is 1 minute"),
+        ("link add vale0:a vale1:b --rate 0", 2, "the rate must be more than 0"),
         ("link add vale0:a vale1:b --rate 200T", 2, "rate is 200000000000000, beyond"),
         ("link add vale0:a vale1:b --queue 0", 2, "queue must be more than 0"),
         ("port add vale0:a --slots 1", 2, "rings of 1 slots"),
@@ -372,7 +372,8 @@ fn clients_are_notified_when_their_port_is_removed() {
         let output = sink.wait_with_output().unwrap();
         let said = complaint(&output);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        let wanted = format!("clearstream: the switch cut us off: {name} was taken away");
+        let wanted =
+            format!("clearstream: the switch disconnected this client: {name} was removed");
         assert_eq!(said.trim_end(), wanted);
     }
 }

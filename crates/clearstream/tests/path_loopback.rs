@@ -178,7 +178,7 @@ fn a_journal_that_cannot_be_written_does_not_end_the_run() {
     let done = limited.args(command.get_args()).output().expect("starts");
     let said = complaint(&done);
     assert_eq!(done.status.code(), Some(1), "{said}");
-    assert!(said.contains("the run goes on without its journal"), "{said}");
+    assert!(said.contains("the run continues without its journal"), "{said}");
     assert!(said.lines().last().is_some_and(|line| line.contains("r.json: ")), "{said}");
     let table = String::from_utf8_lossy(&done.stdout);
     assert!(table.contains("one stream  ") && table.contains("Verdict"), "{table}");
@@ -263,7 +263,7 @@ fn two_runs_do_not_share_a_results_file() {
         .expect("starts");
     wait_until("the first has its journal", || place.file("r.json.journal").exists());
     let second = path(&server, &place, "127.0.0.1", &["--quick", "--no-report"]);
-    refused(&second, 1, "another run is writing it");
+    refused(&second, 1, "in use by another run");
     first.kill().expect("SIGKILL");
     first.wait().expect("ends");
 }

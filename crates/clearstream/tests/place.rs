@@ -402,7 +402,7 @@ fn wrong_files_cores_and_peers_get_one_line() {
     for (file, says) in [
         (newer.as_str(), "version 2; this program reads version 1"),
         (typo.as_str(), "line 3: unknown field `coers`"),
-        (absent.as_str(), "the near end has no core 1000 to use; it has "),
+        (absent.as_str(), "core 1000 is not usable at the near end; usable cores: "),
         ("/nonexistent.toml", "/nonexistent.toml: "),
     ] {
         refused(&run(&["run", "--place", file, "--", "true"]), 2, says);
@@ -410,7 +410,7 @@ fn wrong_files_cores_and_peers_get_one_line() {
     }
     let server = Server::start(&["--bind", "127.0.0.1"]);
     let port = server.port.to_string();
-    let says = "the far end has no core 1000 to use";
+    let says = "core 1000 is not usable at the far end";
     refused(&run(&["test", "127.0.0.1", "-p", &port, "--place", &far]), 2, says);
     let cores = ["place", "127.0.0.1", "-p", &port, "--far-cores", "1000"];
     refused(&run(&cores), 2, says);

@@ -151,7 +151,7 @@ fn root_flows_of_a_tap_with_many_queues_stay_in_order() {
     let bed = SwitchBed::new("queues", 1);
     for (words, why) in [
         ("queues=65", "65 queues; a TAP port has 1 to 64"),
-        ("queue=1", "a queue goes with --type xdp; of a TAP device --queues"),
+        ("queue=1", "--queue needs --type xdp; a TAP device has --queues"),
     ] {
         let add = format!("{PROGRAM} port add vale0:a type=tap dev=a0 {words}");
         let refused = bed.on(0, &add).output().unwrap();

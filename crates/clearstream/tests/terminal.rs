@@ -57,3 +57,22 @@ fn running_text_is_wrapped_at_the_width_of_the_terminal() {
         String::from_utf8(piped).expect("UTF-8").lines().map(str::to_owned).collect();
     assert_eq!(piped, wide);
 }
+
+#[test]
+fn tables_are_folded_at_the_width_of_the_terminal() {
+    let recorded =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/recorded/window-sender.pcap");
+    let tables: [&[&str]; 3] = [
+        &["explain", recorded, "--symptoms"],
+        &["reproduce", "--list"],
+        &["gateway", "plan", "cumulus", "--simulate", "--clients", "4", "--gateways", "2"],
+    ];
+    for arguments in tables {
+        let wide = lines_on(300, arguments);
+        assert!(widest(&wide) > 60, "{arguments:?} has a table: {wide:#?}");
+        for columns in [60, 80] {
+            let lines = lines_on(columns, arguments);
+            assert!(widest(&lines) <= usize::from(columns), "{columns} columns: {lines:#?}");
+        }
+    }
+}

@@ -200,7 +200,7 @@ fn root_a_hostile_client_touches_nothing_of_the_owners() {
         for how in ["all", "last", "force"] {
             for keys in keys {
                 let answer = ask(&mut client, &own).to_string();
-                assert!(answer.contains("somebody on that host has changed"), "{answer}");
+                assert!(answer.contains("a local user of that host has changed"), "{answer}");
                 let revert = json!({ "ask": "revert", "keys": keys, "how": how });
                 let answer = ask(&mut client, &revert);
                 bed.assert_untouched(&files, &format!("{revert}: {answer}"));

@@ -99,14 +99,17 @@ fn root_two_at_once_a_damaged_journal_and_a_foreign_change_get_a_line_each() {
     let (out, said) = (text(&done.stdout), text(&done.stderr));
     let codes: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("code ")).collect();
     assert_eq!(codes, ["0", "1", "0", "5", "0", "0", "1", "1", "0"], "{out}{said}");
-    assert!(out.contains("net.ipv4.tcp_timestamps: somebody else has set it to 0; left"), "{out}");
+    assert!(
+        out.contains("net.ipv4.tcp_timestamps: changed to 0 by something else since; left"),
+        "{out}"
+    );
     assert!(out.contains("code 0\n2\n"), "forced back: {out}");
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), 3, "{said}");
-    assert!(lines[0].contains("another clearstream tune is at work"), "{said}");
+    assert!(lines[0].contains("another clearstream command is using"), "{said}");
     assert!(
         lines[1].contains("line 4 is not a journal record")
-            && lines[1].contains("nothing was touched"),
+            && lines[1].contains("nothing was changed"),
         "{said}"
     );
     assert!(out.contains("code 1\n0\ncode 0"), "the damaged journal touched nothing: {out}");

@@ -197,7 +197,7 @@ fn guest_follows_the_device(bed: &Testbed) {
     bed.carrier_becomes("1");
     bed.guest_answers();
     bed.hosts.must(0, "ip link del near");
-    let gone = "the device has gone, last fault: the device failed: Network is down";
+    let gone = "the device no longer exists, last fault: the device failed: Network is down";
     wait_until("the loss is told", || bed.network() == gone);
     bed.carrier_becomes("0");
     bed.cable();

@@ -78,7 +78,7 @@ pub enum CollectiveError {
         operation: &'static str,
     },
     /// The deadline passed.
-    #[error("rank {rank} did not come to {operation} within {seconds:.1} s")]
+    #[error("rank {rank} did not reach {operation} within {seconds:.1} s")]
     Late {
         /// One of the ranks that are waited for.
         rank: usize,

@@ -186,7 +186,7 @@ fn a_collective_operation_that_a_rank_never_joins_ends_at_its_deadline() {
         .collect();
     assert!(!late.is_empty(), "{ends:?}");
     assert!(
-        late.iter().all(|text| text.contains("did not come to a barrier within 0.1 s")),
+        late.iter().all(|text| text.contains("did not reach a barrier within 0.1 s")),
         "{late:?}"
     );
 }

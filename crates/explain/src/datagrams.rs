@@ -332,7 +332,8 @@ impl<'a> Account<'a> {
             why,
             more: Vec::new(),
             advice: vec![
-                "measure again, longer: a host that was stopped or starved counts at other moments than it sends"
+                "measure again for longer: a host that was suspended or overloaded counts \
+                 packets later than it sends them"
                     .to_owned(),
             ],
         }
@@ -363,7 +364,8 @@ impl<'a> Account<'a> {
                 "give the receiving thread a core of its own, larger datagrams or GRO: it has no time left"
             }
             _ => {
-                "let the receiver's socket have a larger buffer (--window, net.core.rmem_max): bursts overflow it"
+                "enlarge the receiver's socket buffer (--window, net.core.rmem_max): bursts \
+                 overflow it"
             }
         };
         let more = match (place, self.busy_share(opposite(self.sender))) {

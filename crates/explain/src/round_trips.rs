@@ -66,7 +66,7 @@ pub(crate) fn explain(results: &Results) -> Option<Verdict> {
     let rest_s = typical.rest_s(&parts);
     let of_median = |took_s: f64| share(took_s, typical.median_s).unwrap_or(0.0);
     let rest = format!(
-        "the wire, both stacks and what no counter tells: {} ({}); the shortest round trip was {}",
+        "the wire, both stacks and what no counter shows: {} ({}); the shortest round trip was {}",
         show_seconds(rest_s),
         percent(of_median(rest_s)),
         show_seconds(typical.min_s)
@@ -83,7 +83,7 @@ pub(crate) fn explain(results: &Results) -> Option<Verdict> {
             let count = show_count(typical.transactions);
             let work = parts.first().filter(|part| of_median(part.took_s) >= NAMED_MIN);
             let what = work.map_or_else(
-                || "nothing that was counted accounts for a quarter of it".to_owned(),
+                || "no counted part accounts for a quarter of that".to_owned(),
                 |work| work.text.clone(),
             );
             format!("a round trip takes {median} (median of {count}); {what}")
@@ -119,11 +119,13 @@ fn advice(limit: Limit, end: Option<End>) -> String {
             "keep the {end} end's cores awake: cpupower idle-set -D 10, or tuned-adm profile network-latency"
         ),
         Limit::InterruptModeration => format!(
-            "at the {end} end let the interface interrupt at once (ethtool -C DEV adaptive-rx off rx-usecs 0; \
-             gro_flush_timeout 0) or poll (net.core.busy_read), and measure again: if the median stays, it was not that"
+            "at the {end} end let the interface interrupt at once (ethtool -C DEV adaptive-rx \
+             off rx-usecs 0; gro_flush_timeout 0) or poll (net.core.busy_read), and measure \
+             again: if the median stays the same, this was not the cause"
         ),
         Limit::ReceiverCore => format!(
-            "at the {end} end answer on more cores, or with less work for each request: its thread has no time left"
+            "at the {end} end answer on more cores, or with less work per request: its thread \
+             has no time left"
         ),
         Limit::Queue => "find the queue: keep the other traffic below the path's rate, or let requests pass it \
                          (fq, fq_codel or cake where the slowest link is)"

@@ -30,7 +30,7 @@ static SIGNS: [Sign; 10] = [
             let gain = seen.shown().path(names::UDP_GAIN)?;
             let lost = percent(seen.shown().path(names::UDP_LOST)?);
             let place = seen.shown().place_of_udp_losses();
-            Some(format!("UDP gets {gain:.2} times as much through and loses {lost} {place}"))
+            Some(format!("UDP delivers {gain:.2} times as much and loses {lost} {place}"))
         },
     },
     Sign { what: "round trips under load", words: |seen| seen.round_trip_words() },

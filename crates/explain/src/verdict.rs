@@ -244,7 +244,7 @@ fn why_untried(diagnosis: &Diagnosis, candidate: &Candidate) -> String {
     let rival = diagnosis.rivals().into_iter().find(stays);
     match rival {
         Some(rival) if is_first => {
-            format!("no experiment tells it from {}", title(rival.limit))
+            format!("no experiment distinguishes it from {}", title(rival.limit))
         }
         _ => "no experiment tested it".to_owned(),
     }
@@ -296,7 +296,7 @@ fn why_behind(behind: usize, other: &Candidate, first: &Candidate) -> String {
             format!("the figures speak more directly for {}", title(first.limit))
         }
         // An experiment set the first apart, or nothing did.
-        None => format!("the figures do not tell it from {}", title(first.limit)),
+        None => format!("the figures do not distinguish it from {}", title(first.limit)),
     };
     format!("{rank}: {sign}; {against}")
 }

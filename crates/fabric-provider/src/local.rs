@@ -41,7 +41,7 @@ impl Use {
             Ok("rings") => Self::Rings,
             Ok("off") => Self::Off,
             Ok(other) => {
-                complain(&format!("{MEMORY_VARIABLE}={other}: it is none of direct, rings, off"));
+                complain(&format!("{MEMORY_VARIABLE}={other}: expected direct, rings or off"));
                 Self::Direct
             }
         }

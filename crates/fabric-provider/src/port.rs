@@ -62,7 +62,7 @@ impl Wish {
         let (switch, network) = text.split_once('@').map_or((text, None), |(a, b)| (a, Some(b)));
         let switch: SwitchName = switch.parse().map_err(|error| format!("{error}"))?;
         if network == Some("") {
-            return Err("no network is named after '@'".to_owned());
+            return Err("no network name follows the '@'".to_owned());
         }
         // A switch without a network's name is one of its host alone.
         let whole = network.map_or_else(

@@ -46,8 +46,8 @@ pub enum LoadError {
     },
     /// A call has not returned for too long.
     #[error(
-        "rank {rank} on {host}: {what} has not returned for {seconds:.1} s: the file system hangs \
-         (--stall-limit sets how long is waited)"
+        "rank {rank} on {host}: {what} has not returned for {seconds:.1} s: the file system \
+         hangs (limit: --stall-limit)"
     )]
     Stalled {
         /// The rank.

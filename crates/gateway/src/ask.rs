@@ -22,7 +22,7 @@ pub enum AskError {
         source: NetlinkError,
     },
     /// The way leads over no gateway.
-    #[error("the kernel sends packets to {0} over no gateway")]
+    #[error("the kernel sends packets to {0} without a gateway")]
     NoGateway(IpAddr),
 }
 

@@ -148,7 +148,7 @@ fn objects(plan: &Plan, state: &HostState, found: &Found, drifts: &mut Vec<Drift
             Change::Add(object) => Drift { kind: DriftKind::Missing, what: shown(object) },
             Change::Replace { from, to } => Drift {
                 kind: DriftKind::Changed,
-                what: format!("{} is there, not {}", shown(from), shown(to)),
+                what: format!("found {}, expected {}", shown(from), shown(to)),
             },
             Change::Remove(object) => Drift { kind: DriftKind::Surplus, what: shown(object) },
         });
@@ -230,7 +230,9 @@ impl Asker<'_> {
                 (Ok(by), Some(expected)) if by == expected => {}
                 (Ok(by), Some(expected)) => {
                     let (by, expected) = (&plan.gateways[by].name, &plan.gateways[expected].name);
-                    diverted.push(format!("{address} ({name}) goes by {by}, not {expected}"));
+                    diverted.push(format!(
+                        "{address} ({name}) is reached through {by}, not {expected}"
+                    ));
                 }
                 (Err(why), _) => diverted.push(format!("{address} ({name}): {why}")),
                 (Ok(_), None) => {}
@@ -263,9 +265,12 @@ impl Asker<'_> {
             let device = device.unwrap_or("?");
             match path.gateway {
                 Some(gateway) => {
-                    format!("goes by {gateway} (dev {device}), which is not a gateway of the plan")
+                    format!(
+                        "it is reached through {gateway} (dev {device}), which is not a gateway \
+                         of the plan"
+                    )
                 }
-                None => format!("is taken to be on the link of {device}"),
+                None => format!("the kernel treats it as directly connected on {device}"),
             }
         })
     }

@@ -32,7 +32,8 @@ pub enum DrainError {
     NotApplied(String),
     /// No other gateway is in use.
     #[error(
-        "{gateway} is the last gateway in use on {host}: its flows would have no route; return another one to use first"
+        "{gateway} is the last gateway in use on {host}: its flows would have no route; undrain \
+         another gateway first"
     )]
     Last {
         /// Name of the gateway.
@@ -55,7 +56,7 @@ pub enum DrainError {
         source: io::Error,
     },
     /// It cannot be written; no flow has been moved.
-    #[error("cannot write down which gateways are drained, so nothing was moved")]
+    #[error("cannot record which gateways are drained, so no flow was moved")]
     Write(#[from] DurableError),
     /// Flows could not be moved.
     #[error(transparent)]
@@ -72,6 +73,14 @@ pub fn undrained(plan: &Plan, state: &Path) -> Result<Vec<bool>, DrainError> {
     Ok(plan.gateways.iter().map(|gateway| !names.contains(&gateway.name)).collect())
 }
 
+/// For every gateway of the plan whether flows of the host that the thread is on use it now, whoever moved them.
+///
+/// # Errors
+/// What the host has, or the list of drained gateways, cannot be read.
+pub fn used(plan: &Plan, host: &Host, state: &Path) -> Result<Vec<bool>, DrainError> {
+    Ok(in_use(plan, host, &read_host(plan.family, [])?, &names(state)?))
+}
+
 fn names(state: &Path) -> Result<BTreeSet<String>, DrainError> {
     let path = state.join(FILE);
     let failed = |source| DrainError::List { path: path.clone(), source };
@@ -81,7 +90,9 @@ fn names(state: &Path) -> Result<BTreeSet<String>, DrainError> {
         Err(error) => return Err(failed(error)),
     };
     if text.len() > FILE_BYTES_MAX {
-        return Err(failed(io::Error::other("it is longer than any that this program writes")));
+        return Err(failed(io::Error::other(
+            "it is too long to have been written by this program",
+        )));
     }
     Ok(text.lines().map(str::to_owned).collect())
 }

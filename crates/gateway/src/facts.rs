@@ -109,14 +109,15 @@ pub fn compare(plan: &Plan, all: &BTreeMap<String, Facts>) -> Vec<(String, Drift
             {
                 let own = &their.hardware_address;
                 let what = format!(
-                    "{} ({address}) is taken to be at {taken}, and is at {own}",
+                    "the neighbour entry of {} ({address}) says {taken}, but its hardware \
+                     address is {own}",
                     gateway.name
                 );
                 drifts.push((name.clone(), Drift { kind: DriftKind::Neighbour, what }));
             }
             for own in facts.ports.iter().filter(|own| own.mtu_bytes != their.mtu_bytes) {
                 let what = format!(
-                    "{} takes packets of {} bytes, {}'s {} of {}",
+                    "MTU mismatch: {} has {} bytes, {}'s {} has {}",
                     own.interface, own.mtu_bytes, gateway.name, their.interface, their.mtu_bytes
                 );
                 drifts.push((name.clone(), Drift { kind: DriftKind::Mtu, what }));
@@ -126,7 +127,9 @@ pub fn compare(plan: &Plan, all: &BTreeMap<String, Facts>) -> Vec<(String, Drift
             let back = all.get(other).and_then(|facts| facts.ways.get(name));
             // Each pair once.
             if let Some(back) = back.filter(|back| *back != there && name < other) {
-                let what = format!("{name} sends to {other} by {there}, {other} back by {back}");
+                let what = format!(
+                    "{name} reaches {other} through {there}, but {other} answers through {back}"
+                );
                 drifts.push((name.clone(), Drift { kind: DriftKind::Asymmetric, what }));
             }
         }

@@ -26,7 +26,7 @@ mod world;
 pub use apply::{ApplyError, Made, Options, apply, revert};
 pub use ask::{AskError, ask};
 pub use check::{CheckError, Drift, DriftKind, check};
-pub use drain::{DrainError, drain, undrained};
+pub use drain::{DrainError, drain, undrained, used};
 pub use facts::{Facts, PortFacts, compare, facts};
 pub use marks::{MarksError, read_marks};
 pub use moves::{MoveError, move_flows};

@@ -33,8 +33,8 @@ pub enum MarksError {
     Netlink(#[source] NetlinkError),
     /// It is not known where gateways are on the link.
     #[error(
-        "follow: the hardware address of {} is not known: the gateway does not answer on the link, and the plan has no \
-         `hardware_addresses` of it",
+        "follow: the hardware address of {} is not known: the gateway does not answer on the \
+         link, and the plan has no `hardware_addresses` for it",
         .0.join(", ")
     )]
     Unknown(Vec<String>),

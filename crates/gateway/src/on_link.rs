@@ -34,7 +34,8 @@ pub(crate) fn off_link_of(plan: &Plan, role: Role<'_>, found: &Found) -> Option<
     };
     let (interface, network) = (&host.port.interface, &plan.networks[host.network]);
     Some(format!(
-        "not on the link of {interface}: {} ({}){more}; it needs the address {}/{} of the network '{}'",
+        "not reachable on the link of {interface}: {} ({}){more}; the interface needs the \
+         address {}/{} of the network '{}'",
         first.name,
         address_of(first),
         host.port.address,

@@ -159,7 +159,9 @@ impl Steered {
         }
         let exists = self.state.join("journal").exists();
         if held.is_none() && exists {
-            return Err("the journal is in use: routes are moved when that has ended".to_owned());
+            return Err(
+                "another command uses the journal: routes are moved when it has ended".to_owned()
+            );
         }
         self.read_journal().map_err(|error| error.to_string())?;
         if held.is_some() && self.is_applied {
@@ -171,7 +173,8 @@ impl Steered {
         }
         let name = self.plan.name.clone();
         Err(format!(
-            "the plan '{name}' is no longer applied: its gateways are watched, no routes are moved"
+            "the plan '{name}' is no longer applied: its gateways are still watched, but no \
+             routes are moved"
         ))
     }
 
@@ -297,8 +300,8 @@ impl Steered {
         let more = self.in_the_way.len().saturating_sub(1);
         match self.in_the_way.first() {
             None => Ok(()),
-            Some(first) if more == 0 => Err(format!("left as it is: {first}")),
-            Some(first) => Err(format!("left as it is: {first} (and {more} more)")),
+            Some(first) if more == 0 => Err(format!("left unchanged: {first}")),
+            Some(first) => Err(format!("left unchanged: {first} (and {more} more)")),
         }
     }
 

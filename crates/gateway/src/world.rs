@@ -307,7 +307,7 @@ impl World for Network {
                     users = self.in_use(&going).ok();
                 }
                 if let Some(user) = users.as_ref().and_then(|users| users.get(id)) {
-                    let reason = format!("{user} uses it and would go with it");
+                    let reason = format!("{user} uses it and would be removed with it");
                     results[place] = Err(WorldError::refused(key, reason));
                     continue;
                 }
@@ -340,7 +340,8 @@ fn family_of(name: FilterTableName) -> Family {
 
 /// The request that gives an object its value; `None` where it has gone by itself.
 fn request(key: &Key, value: &str, listed: &Listed) -> Result<Option<Message>, WorldError> {
-    let unreadable = || WorldError::refused(key, "the journal's value is not a netlink body of it");
+    let unreadable =
+        || WorldError::refused(key, "the journal's value is not a netlink message body for it");
     let is_there = listed.values.contains_key(key);
     let deleted = |message: Result<Message, netlink::CreateError>| {
         message.map(Some).map_err(|error| WorldError::refused(key, error.to_string()))

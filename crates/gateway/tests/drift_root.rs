@@ -176,7 +176,7 @@ fn gateways_that_are_not_on_the_link_are_named_root() {
         let why = said().expect("they are not");
         assert_eq!(
             why,
-            "not on the link of ib0: g1 (10.10.0.11) and 2 more; it needs the address 10.10.0.21/24 of the network \
+            "not reachable on the link of ib0: g1 (10.10.0.11) and 2 more; the interface needs the address 10.10.0.21/24 of the network \
              'storage'"
         );
         assert!(drifts_of(bench).contains(&DriftKind::Interface));

@@ -185,7 +185,7 @@ fn each_drift_of_what_is_remembered_of_udp_is_found_and_mended_root() {
             "a shorter memory",
             |table| table.maps[0].timeout_ms = 1000,
             DriftKind::Changed,
-            "map asked of the packet filter table clearstream-77 is another",
+            "map asked of the packet filter table clearstream-77 differs from the plan's",
         ),
         (
             "an entry that is never forgotten",

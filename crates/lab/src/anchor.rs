@@ -33,7 +33,7 @@ pub(crate) fn run_starter(program: &Program, dir: &Path) -> Result<(), LabError>
     let own_user_namespace = !may_make_namespaces();
     if own_user_namespace {
         namespace::unshare_user().map_err(|error| LabError::NotPermitted {
-            what: format!("this user may not make namespaces: {error}: {}", error.source),
+            what: format!("this user may not create namespaces: {error}: {}", error.source),
             advice: if namespace::is_chroot() {
                 "this runs in a chroot, where the kernel refuses user namespaces; enter that root with \
                  pivot_root (as containers do), or run outside"

@@ -53,7 +53,7 @@ pub enum LabError {
         pid: i32,
     },
     /// Something of it is to run where nothing can.
-    #[error("{whose}: core {core}: this machine has none, or this process may not run there")]
+    #[error("{whose}: core {core}: there is no such core, or this process may not run on it")]
     NoCore {
         /// What: `host near`, `link near-far`, `switch lan`.
         whose: String,
@@ -61,7 +61,7 @@ pub enum LabError {
         core: u32,
     },
     /// The process that a lab is to go with does not run.
-    #[error("no process {0} for the lab to go with")]
+    #[error("there is no process {0}, with which the lab was to end")]
     NoOwner(i32),
     /// It is not up.
     #[error("lab '{name}' is not up{instead}")]
@@ -101,13 +101,13 @@ pub enum LabError {
         why: String,
     },
     /// The host already fails in this way.
-    #[error("{what} already; end that first: clearstream lab mend")]
+    #[error("{what} already; mend that first: clearstream lab mend")]
     Fails {
         /// The host and how.
         what: String,
     },
     /// There is nothing to mend.
-    #[error("host {host} does not fail{how}: nothing to mend")]
+    #[error("host {host} has no failure{how}: nothing to mend")]
     FailsNot {
         /// Name of the host.
         host: String,
@@ -136,7 +136,10 @@ pub enum LabError {
         why: String,
     },
     /// A guest has ended, and the lab goes on.
-    #[error("guest '{guest}' of lab '{lab}' has ended; bring the lab up anew to have it again")]
+    #[error(
+        "guest '{guest}' of lab '{lab}' has ended; take the lab down and bring it up again to \
+         restart the guest"
+    )]
     GuestEnded {
         /// The lab.
         lab: String,
@@ -250,7 +253,7 @@ fn instead_of(name: &str, up: &[String], is_root: bool) -> String {
             format!("{whose}; bring it up with: clearstream lab up {name}")
         }
         [] => format!("{whose}; no lab is up"),
-        up => format!("{whose}; up are {}", up.join(", ")),
+        up => format!("{whose}; running labs: {}", up.join(", ")),
     }
 }
 

@@ -65,7 +65,7 @@ impl FromStr for FailureKind {
         let known = Self::ALL.iter().find(|(name, _)| *name == text);
         known.map(|(_, kind)| *kind).ok_or_else(|| {
             let names = Self::ALL.map(|(name, _)| name).join(", ");
-            format!("no failure '{text}'; there are {names}")
+            format!("unknown failure '{text}'; expected one of {names}")
         })
     }
 }
@@ -89,13 +89,13 @@ impl fmt::Display for Failure {
         match self.kind {
             FailureKind::Forward => write!(f, "{host} forwards nothing"),
             FailureKind::Hang if self.interfaces.len() > 1 => {
-                write!(f, "{host} hangs: {interfaces} carry nothing; their carriers stay on")
+                write!(f, "{host} hangs: {interfaces} carry no traffic; their carriers stay on")
             }
             FailureKind::Hang => {
-                write!(f, "{host} hangs: {interfaces} carries nothing; its carrier stays on")
+                write!(f, "{host} hangs: {interfaces} carries no traffic; its carrier stays on")
             }
             FailureKind::Port => {
-                write!(f, "{host}: {interfaces} carries nothing; its carrier stays on")
+                write!(f, "{host}: {interfaces} carries no traffic; its carrier stays on")
             }
             FailureKind::Carrier => write!(f, "{host}: {interfaces} has no carrier"),
         }
@@ -258,7 +258,7 @@ fn interfaces_of(
     };
     match (kind.is_of_port(), port, &ports[..]) {
         (false, Some(_), _) => {
-            Err(refused(format!("'{kind}' is of the whole host, without a port")))
+            Err(refused(format!("'{kind}' applies to the whole host: leave out the port")))
         }
         (false, None, _) if kind == FailureKind::Forward => Ok(Vec::new()),
         (false, None, all) => Ok(all.iter().map(|(end, _)| end.interface.clone()).collect()),
@@ -318,6 +318,6 @@ mod tests {
         let line = ask("g1", "hang", Some("eth0")).unwrap_err();
         assert_eq!(line, "g1: 'hang' is of the whole host, without a port");
         let line = ask("g1", "burn", None).unwrap_err();
-        assert_eq!(line, "no failure 'burn'; there are forward, hang, port, carrier");
+        assert_eq!(line, "unknown failure 'burn'; expected one of forward, hang, port, carrier");
     }
 }

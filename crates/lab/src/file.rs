@@ -230,7 +230,7 @@ fn read_wire(
         }
         other => {
             let near = section::nearest(other, &["lightpath", "veth"]);
-            Err(section.error_at("wire", format!("no wire '{other}'{near}")))
+            Err(section.error_at("wire", format!("unknown wire '{other}'{near}")))
         }
     }
 }

@@ -367,7 +367,7 @@ fn start_anchor(
         Ok(answer) => answer.into_error(),
         Err(_) => {
             let log = dir.read("log").unwrap_or_default();
-            let last = log.lines().last().unwrap_or("it ended without a word");
+            let last = log.lines().last().unwrap_or("it ended without an error message");
             Some(LabError::NotStarted(last.to_owned()))
         }
     };

@@ -189,7 +189,9 @@ impl Part {
         let lab_dir = LabDir::at(dir)?;
         let plan: LabPlan = serde_json::from_str(&lab_dir.read("plan.json")?)
             .map_err(|error| LabError::NotStarted(error.to_string()))?;
-        let no_part = || LabError::NotStarted(format!("{host} has no part in a file system"));
+        let no_part = || {
+            LabError::NotStarted(format!("{host} is neither server nor client of a file system"))
+        };
         let filesystem = plan.filesystem.clone().ok_or_else(no_part)?;
         let address = |server: &String| plan.addresses_of(server).find(IpAddr::is_ipv4);
         let server_addresses: Option<Vec<IpAddr>> =

@@ -84,7 +84,7 @@ fn first_port() -> u16 {
         let most = u16::MAX - (ENDPOINTS_MAX - 1) as u16;
         port.filter(|port| (1..=most).contains(port)).unwrap_or_else(|| {
             complain(&format!(
-                "{PORT_VARIABLE}: it is not a port from 1 to {most}; {FIRST_PORT} is used"
+                "{PORT_VARIABLE} is not a port from 1 to {most}; {FIRST_PORT} is used"
             ));
             FIRST_PORT
         })

@@ -89,7 +89,9 @@ impl Line {
             }
             match connection.poll_cut_off() {
                 Ok(None) => return News::None,
-                Ok(Some((_, why))) => return self.end(&format!("the switch cut us off: {why}")),
+                Ok(Some((_, why))) => {
+                    return self.end(&format!("the switch disconnected this client: {why}"));
+                }
                 Err(_) => self.lose(),
             }
         }
@@ -102,7 +104,7 @@ impl Line {
     fn lose(&mut self) {
         self.connection = None;
         if matches!(self.origin, Origin::Pipe) {
-            say(&self.name, &"the switch has ended; the pipe goes on between those who have it");
+            say(&self.name, &"the switch has ended; the pipe still works between its two ends");
             return;
         }
         say(&self.name, &"the switch has ended; waiting for the next one");

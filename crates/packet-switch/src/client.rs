@@ -72,7 +72,7 @@ pub enum ClientError {
         why: String,
     },
     /// The daemon has ended this attachment.
-    #[error("the switch cut us off: {0}")]
+    #[error("the switch disconnected this client: {0}")]
     CutOff(String),
     /// The daemon has ended.
     #[error("the switch has ended")]

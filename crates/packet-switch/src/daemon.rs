@@ -83,7 +83,7 @@ pub enum DaemonError {
     #[error("another switch serves {}", .0.display())]
     Taken(PathBuf),
     /// The path of the socket is taken by another kind of file.
-    #[error("{} is there and is not a socket; it is left alone", .0.display())]
+    #[error("{} exists and is not a socket; it is left alone", .0.display())]
     NoSocket(PathBuf),
     /// The kernel refused.
     #[error(transparent)]
@@ -407,7 +407,7 @@ impl Daemon {
         let (share, open) = ((most / 4).max(1), most - most / 8);
         if users().filter(|&one| one == user).count() >= share {
             return Some(format!(
-                "the switch serves {share} clients of a user, and has as many of yours"
+                "the switch serves at most {share} clients per user, and you have as many"
             ));
         }
         // Several users together leave some places, too.

@@ -25,7 +25,7 @@ pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let said = printable(said.unwrap_or("no message"), WORDS_MAX);
-    format!("a fault of this program: {said}")
+    format!("internal error: {said}")
 }
 
 /// The first characters of a text that somebody else wrote, without those that a terminal takes for

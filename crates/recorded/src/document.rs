@@ -20,7 +20,7 @@ pub(crate) const NS: f64 = 1e-9;
 const ABSENT_ALWAYS: [(&str, &str); 2] = [
     (
         "threads, cores, queueing disciplines and counters of both hosts",
-        "a recording of one connection holds nothing of its hosts",
+        "a recording of one connection says nothing about its hosts",
     ),
     (
         "more streams, UDP and the idle path for comparison",

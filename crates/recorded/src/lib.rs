@@ -78,7 +78,7 @@ pub enum RecordedError {
     NoDetails,
     /// Nothing tells how much time passed.
     #[error(
-        "the samples do not tell how much time passed: write the time before each, for example \
+        "the samples do not say how much time passed: write the time before each, for example \
          `while sleep 0.1; do date +%s.%N; ss -tin; done`"
     )]
     NoTime,

@@ -337,8 +337,8 @@ pub(crate) fn of_samples(samples: &Samples, bits_per_s: f64) -> Vec<Line> {
     )];
     if !samples.is_timed {
         let text = format!(
-            "no time stands before the samples: {} is what was acknowledged over the time in which \
-             data was outstanding (busy), the most that it can have been",
+            "no time stands before the samples: {} is the acknowledged data over the time with \
+             data outstanding (busy), which is an upper bound of the rate",
             show_bit_rate(bits_per_s)
         );
         lines.push(("untimed", text));

@@ -263,15 +263,16 @@ fn hosts(comparison: &Comparison) -> Option<Section> {
 
 fn reading() -> Option<Section> {
     let lines = [
-        "Compared are figures of the same work, asked of hosts in the same roles with the same settings. A difference \
-         is the median of all pairwise differences (Hodges and Lehmann), as a share of A's median; its interval assumes no \
-         distribution.",
+        "Figures are compared if they come from the same work, with the same settings, on hosts \
+         in the same roles. A difference is the median of all pairwise differences (Hodges and \
+         Lehmann), as a share of A's median; its interval assumes no distribution.",
         "A difference is beyond the noise when the rank-sum test says so after allowing for the number of figures \
          compared (Benjamini and Hochberg): at most 5% of reported differences are expected to be false. p is that test's \
          adjusted probability.",
-        "Tests of the same kind, protocol and direction that were asked for with other settings are told apart from the \
-         rest, as the settings alone may explain the difference. They are paired by the fewest settings that differ; where \
-         more than one test could be the counterpart, each is listed on its side.",
+        "Tests of the same kind, protocol and direction whose settings differ are listed \
+         separately, as the settings alone may explain the difference. They are paired by the \
+         fewest settings that differ; where more than one test could be the counterpart, each is \
+         listed on its side.",
         "Where a side holds many runs each run counts once, by the median of its repeats. Between single runs each \
          repeat counts, and what differs from one run to the next is not part of the noise.",
     ];

@@ -88,7 +88,7 @@ pub enum PlacementError {
         found: i64,
     },
     /// Without a version it could be any file.
-    #[error("no placement file: it does not begin with version = {PLACEMENT_VERSION}")]
+    #[error("not a placement file: it does not begin with version = {PLACEMENT_VERSION}")]
     NoVersion,
     /// A core or port no host has.
     #[error("{end}: {reason}")]

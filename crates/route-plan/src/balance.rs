@@ -66,14 +66,15 @@ pub struct Side {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BalanceError {
     /// More flows than [`FLOWS_COUNT_MAX`].
-    #[error("{0} flows are more than can be counted ({FLOWS_COUNT_MAX})")]
+    #[error("{0} flows are too many; at most {FLOWS_COUNT_MAX} can be counted")]
     TooMany(u64),
     /// The kernel's own seed is secret.
-    #[error("the mode hashes flows, and the plan has no seed; give one")]
+    #[error("this mode hashes flows and the plan has no seed: add `seed` to [routing]")]
     NoSeed,
     /// The seed decides nothing.
     #[error(
-        "a seed is searched where it decides alone: mode = \"hash\" or \"resilient\" and policy = 0"
+        "a seed can be searched only where it alone decides: mode = \"hash\" or \"resilient\" \
+         with policy = 0"
     )]
     SeedDecidesNothing,
 }

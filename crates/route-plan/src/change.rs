@@ -232,7 +232,8 @@ impl Builder<'_> {
             if self.is_ours(route.protocol) {
                 self.remove(Object::Route(route.clone()));
             } else {
-                let reason = format!("it uses the plan's nexthop {id} and would go with it");
+                let reason =
+                    format!("it uses the plan's nexthop {id} and would be removed with it");
                 self.conflict(Object::Route(route.clone()), reason);
             }
         }
@@ -246,7 +247,8 @@ impl Builder<'_> {
                         if members.iter().any(|member| member.id == nexthop.id))
             });
             if let Some(group) = foreign {
-                let reason = format!("its member {} is the plan's and would go", nexthop.id);
+                let reason =
+                    format!("its member {} is the plan's and would be removed", nexthop.id);
                 self.conflict(Object::Nexthop(group.clone()), reason);
             }
             self.remove(Object::Nexthop(nexthop.clone()));
@@ -320,7 +322,7 @@ impl Builder<'_> {
     fn marks(&mut self) {
         let there = marks::there(self.plan, self.found);
         if let Some(there) = there.filter(|there| !marks::is_mark_table(there)) {
-            let reason = "it has rules of others, which would go with it".to_owned();
+            let reason = "it has rules of others, which would be removed with it".to_owned();
             let found = Object::FilterTable(there.clone());
             self.difference.conflicts.push(Conflict { found, reason, is_replaceable: true });
         }

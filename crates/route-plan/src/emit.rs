@@ -102,8 +102,7 @@ pub fn emit(
             _other_protocol => Some("only `unit` and `ansible` make them"),
         };
         if let (false, Some(instead)) = (state.steering.is_empty(), has_marks) {
-            let lack =
-                format!("the marks of `follow` (nftables) are in none of these files; {instead}");
+            let lack = format!("these files lack the marks of `follow` (nftables); {instead}");
             emission.lacks.push(lack);
         }
     }
@@ -146,8 +145,8 @@ impl Source<'_> {
             Mode::Resilient(_) => "the resilient group of all gateways is",
         };
         format!(
-            "{name} has no nexthop groups: {what} missing, and only the plain multipath route beneath is \
-             there; `unit` and `ansible` have the whole plan"
+            "{name} has no nexthop groups: {what} missing, which leaves only the plain multipath \
+             route; `unit` and `ansible` express the whole plan"
         )
     }
 }

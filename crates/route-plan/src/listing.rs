@@ -150,7 +150,7 @@ impl Review<'_> {
         if hops.is_empty() && after(words, "dev").is_some() {
             let name = known.name.clone();
             let subject = format!("{prefix} ('{name}')");
-            let reason = "{} {is} said to be on the link; it lies behind the gateways";
+            let reason = "{} {is} declared to be on the link, but it lies behind the gateways";
             self.report(FindingKind::NetworkOnLink, line, subject, reason);
         }
         if words.contains(&"nexthop") {

@@ -254,7 +254,9 @@ fn differences_of_structure(found: &FilterTable, wanted: &FilterTable) -> Vec<Ma
                 differences.push(D::Missing(what));
             }
             Some(one) if (&one.hook, &one.other) != (&chain.hook, &chain.other) => {
-                let what = format!("chain {name} of the packet filter table {table} is another");
+                let what = format!(
+                    "chain {name} of the packet filter table {table} differs from the plan's"
+                );
                 differences.push(D::Changed(what));
             }
             Some(_same) => {}
@@ -264,7 +266,7 @@ fn differences_of_structure(found: &FilterTable, wanted: &FilterTable) -> Vec<Ma
         let what = format!("map {} of the packet filter table {table}", map.name);
         let is_other = found.maps.iter().any(|one| one.name == map.name);
         differences.push(if is_other {
-            D::Changed(what + " is another")
+            D::Changed(what + " differs from the plan's")
         } else {
             D::Missing(what)
         });
@@ -318,14 +320,15 @@ pub fn mark_differences(found: &FilterTable, wanted: &FilterTable) -> Vec<MarkDi
                     let is = if known.udp.is_some() { "is" } else { "is not" };
                     let mark = one.mark;
                     let what =
-                        format!("mark {mark} of packets from {gateway} {is} remembered of UDP");
+                        format!("mark {mark} of packets from {gateway} {is} remembered for UDP");
                     differences.push(D::Changed(what));
                 }
             }
             Some(known) => {
                 let (other, interface) = (known.hardware_address, &known.interface);
                 let what = format!(
-                    "mark {} is of packets from {} ({other}, {interface}), not from {gateway} ({address}, {})",
+                    "mark {} is set on packets from {} ({other}, {interface}), not on those from \
+                     {gateway} ({address}, {})",
                     one.mark, known.gateway, one.interface
                 );
                 differences.push(D::Changed(what));

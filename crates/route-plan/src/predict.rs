@@ -42,12 +42,12 @@ pub enum PredictError {
     #[error("{0} is on none of the plan's networks")]
     Elsewhere(core::net::IpAddr),
     /// The flow does not cross a gateway.
-    #[error("both addresses are on the network '{0}': the flow takes no gateway")]
+    #[error("both addresses are on the network '{0}': the flow passes no gateway")]
     OneNetwork(String),
     /// The kernel's own seed is secret.
     #[error(
-        "the flow is hashed, and the plan has no seed: the kernel's own is secret; add `seed` to \
-         [routing], or ask the host itself (ip route get)"
+        "the flow is hashed and the plan has no seed, so each kernel uses a secret one: add \
+         `seed` to [routing], or ask the host itself (`gateway explain --ask`)"
     )]
     NoSeed,
 }

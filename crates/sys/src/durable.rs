@@ -226,7 +226,7 @@ impl Place {
                 Err(error) => return Err(failed(error.into())),
             }
             if Instant::now() > until {
-                let held = "another program keeps writing it; wait for it to end";
+                let held = "another program is writing it; wait for it to end";
                 return Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, held)));
             }
         }

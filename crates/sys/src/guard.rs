@@ -91,7 +91,7 @@ impl Guard {
         if status == 0 {
             return Ok(());
         }
-        let source = io::Error::other("not everything could be put back");
+        let source = io::Error::other("not everything could be restored");
         Err(SyscallError::new("guard", "restore", source))
     }
 }

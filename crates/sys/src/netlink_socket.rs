@@ -61,7 +61,7 @@ pub enum NetlinkError {
     #[error("the list changed {DUMPS_COUNT_MAX} times while it was read")]
     Changing,
     /// A list or an answer is longer than is read.
-    #[error("the kernel's answer is longer than is read here")]
+    #[error("the kernel's answer is too long")]
     TooLong,
     /// Notifications were lost: everything must be listed again.
     #[error("netlink messages were lost: the receive buffer is full")]

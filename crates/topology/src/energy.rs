@@ -54,7 +54,7 @@ pub enum NoMeter {
     )]
     None,
     /// There is one, and this user may not read it.
-    #[error("/sys/{path} may be read by root only")]
+    #[error("only root may read /sys/{path}")]
     Privilege {
         /// The counter, below `/sys`.
         path: String,

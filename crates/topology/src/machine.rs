@@ -47,7 +47,7 @@ pub fn machine() -> Machine {
         note(
             &mut machine.absent,
             "which queue each interrupt and NAPI thread serves, from the kernel",
-            "this kernel does not tell (Linux 6.8 does); their names are read instead",
+            "this kernel does not report it (Linux 6.8 does); it is read from their names instead",
         );
     }
     machine

@@ -144,7 +144,7 @@ pub fn watch(
         Peer::Foreign(peer) => Err(ClientError::Unsupported {
             target: target.to_string(),
             protocol: peer.protocol().name(),
-            what: "tell its counters",
+            what: "report its counters",
         }),
     }
 }
@@ -179,7 +179,7 @@ impl Session {
                 (session.tool_version, session.host) = (tool_version, *host);
                 session.extensions = extensions;
             }
-            _ => return Err(session.unexpected("no hello")),
+            _ => return Err(session.unexpected("it sent no greeting")),
         }
         let tool_version = env!("CARGO_PKG_VERSION").to_owned();
         session.say(&ClientMessage::Hello { tool_version })?;

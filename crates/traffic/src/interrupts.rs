@@ -77,7 +77,7 @@ impl Moved {
             note("interrupt-moved", told(change, &self.interface));
         }
         if let Err(error) = self.guard.undo() {
-            note("interrupt-stays", format!("not everything went back: {error}"));
+            note("interrupt-stays", format!("not everything was restored: {error}"));
         }
         report.changes.extend(self.changes);
     }

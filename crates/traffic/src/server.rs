@@ -243,7 +243,7 @@ pub enum DataError {
     #[error("the peer did not open its data connections in time")]
     Timeout,
     /// The server is ending.
-    #[error("the server is ending")]
+    #[error("the server is shutting down")]
     Ending,
     /// A system call failed.
     #[error("data connection")]

@@ -436,7 +436,7 @@ fn the_server_says_that_it_ends() {
     let error = test.join().expect("no panic").expect_err("the server has ended");
     let ClientError::CutShort { source, measured } = error else { panic!("{error}") };
     let why = source.to_string();
-    assert!(why.contains("the server is ending") && !why.contains('\n'), "{why}");
+    assert!(why.contains("the server is shutting down") && !why.contains('\n'), "{why}");
     let forward = &measured.directions[0];
     assert!(measured.duration_s < 30.0 && forward.received_bytes > 0, "{forward:?}");
     assert!(measured.far().is_some(), "the server still reports what it received");

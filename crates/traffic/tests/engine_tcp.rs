@@ -177,6 +177,29 @@ fn the_omitted_start_does_not_count() {
     }
 }
 
+/// A reader that is behind when the measured time begins must not report more than the path carried in it.
+#[test]
+fn bytes_that_arrived_in_the_omitted_start_do_not_count() {
+    let read_bits_per_s = Some(800_000.0);
+    let spec = TestSpec { omit_s: 0.1, read_bits_per_s, ..short(TestSpec::tcp(), 0.2) };
+    let (near, far) = pairs(1).remove(0);
+    // 0.4 s of reading, less than any receive buffer; nothing arrives later.
+    std::io::Write::write_all(&mut &TcpStream::from(near.try_clone().unwrap()), &[0; 40_000])
+        .unwrap();
+    let mut receiver =
+        RunningEnd::start(plan(&spec, End::Far, StreamRole::Receive, vec![far])).unwrap();
+    until_finished(&mut receiver);
+    let outcome = receiver.finish();
+    let stream = &outcome.report.streams[0];
+    let sum = |omitted: bool| -> u64 {
+        let intervals = stream.intervals.iter().filter(|interval| interval.omitted == omitted);
+        intervals.map(|interval| interval.bytes).sum()
+    };
+    assert!(sum(true) > 0, "the reader had begun: {:?}", stream.intervals);
+    assert_eq!((stream.bytes, sum(false)), (0, 0), "{:?}", stream.intervals);
+    drop(near);
+}
+
 #[test]
 fn a_limit_after_an_omitted_start_is_exact_at_the_sender() {
     let limit = TestLimit::TotalBytes(3_000_000);

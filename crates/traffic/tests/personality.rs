@@ -264,7 +264,7 @@ fn a_client_speaks_what_the_server_speaks() {
     let target = answers(READY);
     let error = client::watch(&target, &[], Duration::from_secs(1), KNOWN).unwrap_err();
     let line = format!(
-        "{target} is a stock parrot server and cannot tell its counters; run `clearstream serve` there"
+        "{target} is a stock parrot server and cannot report its counters; run `clearstream serve` there"
     );
     assert_eq!(error.to_string(), line);
 }

@@ -244,7 +244,8 @@ impl Engine<'_> {
             .any(|entry| entry.intent.key == *key && entry.state == State::Done(from.to_owned()));
         (!RootQdisc::of(from).is_default && !ours).then(|| {
             format!(
-                "{key}: somebody configured {from} there, and its options could not be restored"
+                "{key}: {from} was configured there by hand, and its options could not be \
+                 restored"
             )
         })
     }

@@ -192,7 +192,8 @@ impl Host {
         read_text(&self.sysctl_path(name)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound if is_global => WorldError::absent(
                 key,
-                "not here: it is one for the whole machine, seen only in its first network namespace",
+                "not here: this setting is machine-wide and visible only in the initial network \
+                 namespace",
             ),
             _ => WorldError::of_io(key, &error, is_global),
         })
@@ -228,7 +229,7 @@ pub(crate) fn write_text(path: &Path, value: &str) -> io::Result<()> {
 }
 
 fn unknown(key: &Key) -> WorldError {
-    WorldError::absent(key, "this program reads and writes no such setting")
+    WorldError::absent(key, "this program does not handle such a setting")
 }
 
 fn read_at(key: &Key, path: &Path) -> Result<String, WorldError> {

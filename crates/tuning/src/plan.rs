@@ -142,8 +142,9 @@ pub fn plan(results: &Results) -> Plan {
             .push("no TCP transfer was measured, so there is nothing to decide from".into());
     }
     if results.far().is_none() {
-        plan.remarks
-            .push("the far host told nothing of itself, so nothing is planned for it".into());
+        plan.remarks.push(
+            "the far host reported nothing about itself, so nothing is planned for it".into(),
+        );
     }
     settle(&mut plan);
     let binds = diagnosis.best().filter(|best| best.is_suspected());

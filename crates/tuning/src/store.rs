@@ -23,13 +23,13 @@ use crate::journal::{
 #[non_exhaustive]
 pub enum StoreError {
     /// Another process of this program is changing settings with the same journal.
-    #[error("{path}: another clearstream tune is at work with this journal; wait for it to end")]
+    #[error("{path}: another clearstream command is using this journal; wait for it to end")]
     Busy {
         /// The lock.
         path: String,
     },
     /// The file is not what this program writes.
-    #[error("{path}: {source}; nothing was touched")]
+    #[error("{path}: {source}; nothing was changed")]
     Damaged {
         /// The file.
         path: String,
@@ -38,7 +38,8 @@ pub enum StoreError {
     },
     /// The journal belongs to another network namespace of the same boot.
     #[error(
-        "{path}: it is of another network namespace (host {host}); name its own with --state, or drop it with --forget"
+        "{path}: this journal belongs to another network namespace (host {host}); name your own \
+         with --state, or drop this one with --forget"
     )]
     OtherNamespace {
         /// The file.

@@ -96,7 +96,8 @@ impl WorldError {
                 Self::denied(
                     key,
                     format!(
-                        "{error}; it is one for the whole machine and read-only in a network namespace"
+                        "{error}; this setting is machine-wide and read-only in a network \
+                         namespace"
                     ),
                 )
             }
@@ -106,7 +107,7 @@ impl WorldError {
             ErrorKind::ReadOnlyFilesystem => {
                 Self::denied(key, format!("{error}; /proc/sys or /sys is mounted read-only here"))
             }
-            _ => Self::refused(key, format!("the kernel does not take it: {error}")),
+            _ => Self::refused(key, format!("the kernel rejects it: {error}")),
         }
     }
 }

@@ -62,7 +62,7 @@ pub enum VmError {
         name: String,
     },
     /// The process that a guest is to go with does not run.
-    #[error("no process {0} for the guest to go with")]
+    #[error("there is no process {0}, with which the guest was to end")]
     NoOwner(i32),
     /// Its keeper refuses to start it: a privilege or a kernel feature is missing.
     #[error("{0}")]
@@ -109,7 +109,8 @@ pub enum VmError {
     },
     /// It has no shell on its second serial port.
     #[error(
-        "guest '{0}' has no shell on its second serial port: it boots something else than `clearstream vm image` makes (docs/guests.md)"
+        "guest '{0}' has no shell on its second serial port: it does not boot the image of \
+         `clearstream vm image` (docs/guests.md)"
     )]
     NoShell(String),
     /// Somebody else is at its console.

@@ -74,7 +74,7 @@ pub fn run(parent: &Path, name: &str) -> u8 {
     let Ok(mut keeper) = started else { return 1 };
     if let Err(error) = told {
         // Nobody knows of the guest.
-        log(&format!("nobody waits for the guest: {error}"));
+        log(&format!("no process waits for the guest: {error}"));
     } else {
         keeper.keep();
     }
@@ -154,11 +154,11 @@ impl Keeper {
                 return;
             }
             if !self.folder.folder.is_in_place() {
-                log("the folder has gone");
+                log("its folder no longer exists");
                 return;
             }
             if self.state.owner.is_some_and(|owner| !owner.is_running()) {
-                log("the process that it goes with has ended");
+                log("the process that it belongs to has ended");
                 return;
             }
             if self.has_stopped() && self.tell_if_kvm_gave_up() {
@@ -289,7 +289,7 @@ impl Drop for PortSocket {
 
 fn is_lent(port: LentPort, switch: &Path) -> Result<(), VmError> {
     port.serve()?.recv_timeout(PORT_MAX).map_err(|_silent| {
-        VmError::NotStarted(format!("the switch at {} is silent", switch.display()))
+        VmError::NotStarted(format!("the switch at {} does not answer", switch.display()))
     })??;
     Ok(())
 }

@@ -99,7 +99,7 @@ impl std::str::FromStr for DeviceQueue {
             Ok(queue) if is_name => Ok(Self { device: device.to_owned(), queue }),
             _ => {
                 let text = units::printable(text);
-                Err(VmError::Invalid(format!("'{text}' is no DEVICE[:QUEUE], such as eth0:2")))
+                Err(VmError::Invalid(format!("'{text}' is not DEVICE[:QUEUE], such as eth0:2")))
             }
         }
     }

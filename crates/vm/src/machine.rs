@@ -142,7 +142,7 @@ impl Machine {
             Self::all()?.into_iter().map(|machine| machine.state.config.name).collect();
         let known = match &up[..] {
             [] => ": no guest is up; boot one with: clearstream vm run".to_owned(),
-            up => format!("; up are {}", up.join(", ")),
+            up => format!("; running: {}", up.join(", ")),
         };
         Err(VmError::NotUp { name: name.to_owned(), known })
     }
@@ -308,7 +308,8 @@ fn check_name(name: &str) -> Result<(), VmError> {
     }
     let name = units::printable(name);
     Err(VmError::Invalid(format!(
-        "'{name}' cannot be a guest's name: 1 to 63 letters, digits, '-', '_' and '.', the first one no '-' or '.'"
+        "'{name}' cannot be a guest's name: 1 to 63 letters, digits, '-', '_' and '.', and not \
+         '-' or '.' at the beginning"
     )))
 }
 
@@ -341,7 +342,9 @@ fn start_keeper(folder: &MachineFolder, parent: &Path, start: Start<'_>) -> Resu
             keeper.kill().ok();
             keeper.wait().ok();
             let last = folder.last_line();
-            Err(VmError::NotStarted(last.unwrap_or_else(|| "its keeper says nothing".to_owned())))
+            Err(VmError::NotStarted(
+                last.unwrap_or_else(|| "its keeper does not answer".to_owned()),
+            ))
         }
     }
 }

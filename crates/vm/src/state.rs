@@ -126,7 +126,7 @@ impl Place {
     /// # Errors
     /// It is not there, or not this user's.
     pub fn at(path: &Path) -> Result<Self, VmError> {
-        let gone = || VmError::NotStarted(format!("{} has gone", path.display()));
+        let gone = || VmError::NotStarted(format!("{} no longer exists", path.display()));
         Self::locked(Folder::at(path)?)?.ok_or_else(gone)
     }
 

@@ -58,8 +58,8 @@ pub fn of_port(socket: &Path, mac: &str, memory_bytes: u64, queues: u32) -> Vec<
         Words {
             hypervisor: "Firecracker",
             options: None,
-            note: "it has no vhost-user network device: give its TAP device and one of the switch's \
-                   (port add --type tap) a bridge (ip link add br0 type bridge)",
+            note: "it has no vhost-user network device: join its TAP device and one of the \
+                switch's (port add --type tap) by a bridge (ip link add br0 type bridge)",
         },
     ]
 }

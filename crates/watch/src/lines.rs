@@ -152,12 +152,13 @@ fn sentence(place: &Place<'_>, kind: &EventKind) -> String {
         }
         EventKind::Overslept { late_ns } => {
             let ms = late_ns / 1_000_000;
-            format!("this watcher was run {ms} ms late; the open round does not count")
+            format!("this watcher ran {ms} ms late; the open round does not count")
         }
         EventKind::Starved { stolen_ns } => {
             let ms = stolen_ns / 1_000_000;
             format!(
-                "a processor of this machine was away for {ms} ms; the open rounds do not count"
+                "a processor of this machine stood still for {ms} ms; the open rounds do not \
+                 count"
             )
         }
         EventKind::ClockWentBack { by_ns } => {
@@ -165,19 +166,19 @@ fn sentence(place: &Place<'_>, kind: &EventKind) -> String {
         }
         EventKind::Carrier { is_up: true } => "this host's link is up".to_owned(),
         EventKind::Carrier { is_up: false } => {
-            "this host's link has no carrier; nothing is concluded".to_owned()
+            "this host's link has no carrier; no gateway is judged meanwhile".to_owned()
         }
         EventKind::Bfd { gateway, says } => {
             let says = match says {
                 BfdInput::Up => "up",
                 BfdInput::Down => "down",
-                BfdInput::Leaving => "taken down by the gateway itself",
+                BfdInput::Leaving => "shut down by the gateway itself",
             };
             format!("{}: its BFD session is {says}", place.name(*gateway))
         }
         EventKind::PathMtu { gateway, mtu_bytes } => {
             let name = place.name(*gateway);
-            format!("{name}: a router reports that packets of {mtu_bytes} bytes at most fit")
+            format!("{name}: a router reports that packets of at most {mtu_bytes} bytes fit")
         }
     }
 }
@@ -204,7 +205,7 @@ fn reason(cause: Cause, missed_count: u32) -> String {
         Cause::MtuHole => "full-size probes are lost, small ones are not".to_owned(),
         Cause::Bfd => "its BFD session went down".to_owned(),
         Cause::Reported => "reported by sentinels".to_owned(),
-        Cause::Before => "it was when the watcher began".to_owned(),
+        Cause::Before => "as when the watcher began".to_owned(),
     }
 }
 

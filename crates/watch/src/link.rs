@@ -85,7 +85,7 @@ pub(crate) fn family(address: IpAddr) -> Family {
 pub(crate) fn hold_port(address: IpAddr, port: u16) -> Result<UdpSocket, WatchError> {
     let socket = UdpSocket::bind((address, port)).map_err(|source| match source.kind() {
         io::ErrorKind::AddrNotAvailable => WatchError::Addresses(format!(
-            "{address} is not an address of this host: check the plan, and which host of it this is"
+            "{address} is not an address of this host: check the plan and --host"
         )),
         _other => WatchError::Port { port, address, source },
     })?;

@@ -45,7 +45,7 @@ impl StateFile {
         let state: Self =
             serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
         if state.plan != plan {
-            return Err(refused(format!("it is of plan {}", state.plan)));
+            return Err(refused(format!("it belongs to plan {}", state.plan)));
         }
         Ok(state)
     }

@@ -50,7 +50,7 @@ fn a_congestion_control_that_the_kernel_lacks_is_refused_with_those_it_has() {
 #[test]
 fn cores_that_an_end_lacks_are_refused_with_those_it_has() {
     let why = before(&TestSpec { far_cores: vec![1, 64], ..TestSpec::tcp() });
-    assert_eq!(why, "core 64: the far end has no such core to use; it has 0-3");
+    assert_eq!(why, "core 64 is not usable at the far end; usable cores: 0-3");
     assert!(before(&TestSpec { near_cores: vec![1023], ..TestSpec::tcp() }).contains("near end"));
 }
 
@@ -106,5 +106,5 @@ fn a_refusal_at_an_end_that_does_not_send_is_of_no_account() {
     let facts = HostFacts::default();
     assert_eq!(refusals(&spec, End::Far, &account, &facts), [""; 0]);
     let near = refusals(&spec, End::Near, &account, &facts);
-    assert_eq!(near, ["-C bbr: the kernel at the near end does not grant it"]);
+    assert_eq!(near, ["-C bbr: not available at the near end"]);
 }

@@ -155,7 +155,8 @@ enum Fairness {
 pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     if args.model.is_none() && args.example.is_none() {
         return Err(VerbError::usage(
-            "no model: name a file, or one that comes with the program (`clearstream check --example` lists them)",
+            "no model: name a file, or a built-in model with --example NAME (`clearstream check \
+             --example` lists them)",
         ));
     }
     let (ranks, threads) = (args.ranks.map(usize::from), args.threads.map(usize::from));
@@ -212,7 +213,7 @@ fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
     }
     if args.simulate {
         if path.as_os_str() == "-" {
-            let text = "--simulate reads steps from standard input: name the model's file";
+            let text = "--simulate reads steps from standard input, so the model must be a file";
             return Err(VerbError::usage(text));
         }
         return simulate::run(&model);

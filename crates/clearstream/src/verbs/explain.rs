@@ -92,7 +92,7 @@ enum After<'a> {
 
 fn tell_messages(args: &ExplainArgs, told: &messages::Told, json: bool) -> VerbResult {
     if args.symptoms || args.after.is_some() || !args.more.is_empty() {
-        let text = "reports of a job's ranks are explained alone, without --symptoms and --after";
+        let text = "--symptoms and --after do not apply to the reports of an MPI job's ranks";
         return Err(VerbError::usage(text));
     }
     let mut out = crate::out::stdout();
@@ -182,7 +182,8 @@ fn check_work(path: &Path, results: &Results) -> Result<(), VerbError> {
     let Some(what) = other_work(results) else { return Ok(()) };
     let name = store::input_name(path);
     Err(VerbError::usage(format!(
-        "{name} holds no network test and no load of a file system, only {what}: nothing to explain"
+        "{name} holds neither a network test nor file-system load, only {what}: nothing to \
+         explain"
     )))
 }
 
@@ -199,7 +200,7 @@ fn other_work(results: &Results) -> Option<&'static str> {
 
 fn no_common_phase() -> VerbError {
     VerbError::failed(
-        "--after: the two files have no phase of file-system load in common, so nothing can be compared",
+        "--after: the two files have no file-system phase in common, so nothing can be compared",
     )
 }
 
@@ -239,7 +240,7 @@ fn check_rates(results: &Results) -> Result<(), VerbError> {
     let offered = |point: &Point| point.work.test()?.offered_bits_per_s;
     let rates: Vec<f64> = results.points.iter().filter_map(offered).collect();
     if rates.len() == results.points.len() && rates.iter().all(|rate| rates.first() == Some(rate)) {
-        let line = "the files offer the same rate: another one is needed to compare them";
+        let line = "all files offer the same rate; a comparison needs a second rate";
         return Err(VerbError::usage(line));
     }
     Ok(())
@@ -256,7 +257,10 @@ fn rates_of(
     for (path, points) in [(path, &results.points), (more, &added.points)] {
         if points.is_empty() || !points.iter().all(is_udp) {
             let name = store::input_name(path);
-            let line = format!("{name} holds other tests than UDP: only rates of UDP are compared");
+            let line = format!(
+                "{name} holds tests other than UDP; only UDP tests at different rates can be \
+                 compared"
+            );
             return Err(VerbError::usage(line));
         }
     }

@@ -20,15 +20,15 @@ use crate::plans::{plan_text, read_plan, read_text};
 /// Options of `gateway`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway plan cumulus.toml                     its hosts, and how flows spread\n  \
-    clearstream gateway plan cumulus.toml --host nid0001      what that host needs, as commands\n  \
-    clearstream gateway apply cumulus.toml --host nid0001     apply it; see also `check` and `revert`\n  \
-    clearstream gateway watch cumulus.toml --host nid0001     move its routes off gateways that fail\n  \
+    clearstream gateway plan cumulus             its hosts, and how flows spread\n  \
+    clearstream gateway plan cumulus --host c1   what that host needs, as commands\n  \
+    clearstream gateway apply cumulus --host c1  apply it; see also `check` and `revert`\n  \
+    clearstream gateway watch cumulus --host c1  move its routes off gateways that fail\n  \
     clearstream lab up cumulus && clearstream gateway apply cumulus --lab cumulus\n  \
-    clearstream gateway explain nid0001:40000 wolf03:1191 --plan cumulus.toml\n\n\
+    clearstream gateway explain c1:40000 s2:1191 --plan cumulus\n\n\
     A plan lists networks, the gateways between them and the hosts on them. Both ends of every flow\n\
-    derive their routes from it, so the plan tells which gateway carries which flow. Plan files:\n\
-    `clearstream help plan-file`.")]
+    derive their routes from it, so the plan tells which gateway carries which flow. The plan\n\
+    `cumulus` is built in, for the lab of that name; your own is a file (`clearstream help plan-file`).")]
 pub(crate) struct GatewayArgs {
     #[command(subcommand)]
     action: Action,

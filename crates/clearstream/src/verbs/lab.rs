@@ -168,7 +168,9 @@ fn down(names: Vec<String>, may_be_down: bool, json: bool) -> VerbResult {
     for name in names {
         let (was_up, said) = match Lab::down(&name) {
             Ok(true) => (true, format!("lab {name} is down")),
-            Ok(false) => (false, format!("lab {name} had ended; its remains are removed")),
+            Ok(false) => {
+                (false, format!("lab {name} had already ended; its files have been removed"))
+            }
             Err(error @ LabError::NotUp { .. }) if may_be_down => (false, error.to_string()),
             Err(error) => return Err(refused(error)),
         };
@@ -309,7 +311,7 @@ fn print_file(name: &str, json: bool) -> VerbResult {
             Err(error) => error,
             Ok(_) => {
                 let advice = "`lab show` prints files of built-in labs: see `lab list`";
-                return Err(VerbError::usage(format!("'{name}' is a file of yours; {advice}")));
+                return Err(VerbError::usage(format!("'{name}' is your own lab file; {advice}")));
             }
         }));
     };

@@ -73,12 +73,12 @@ const DELAY_MAX: Duration = Duration::from_secs(60);
 
 fn delay(text: &str) -> Result<Duration, String> {
     let delay = units::parse_duration(text).map_err(|error| error.to_string())?;
-    if delay > DELAY_MAX { Err("a minute is the most there can be".to_owned()) } else { Ok(delay) }
+    if delay > DELAY_MAX { Err("the longest delay is 1 minute".to_owned()) } else { Ok(delay) }
 }
 
 fn rate(text: &str) -> Result<u64, String> {
     match units::parse_bit_rate(text).map_err(|error| error.to_string())? {
-        0 => Err("nothing could ever pass".to_owned()),
+        0 => Err("the rate must be more than 0".to_owned()),
         rate => Ok(rate),
     }
 }

@@ -60,7 +60,7 @@ const HISTORY_S: f64 = 120.0;
 
 pub(crate) fn run(args: &LiveArgs, json: bool) -> VerbResult {
     if args.tui && json {
-        return Err(VerbError::usage("--tui and --json exclude each other"));
+        return Err(VerbError::usage("--tui and --json cannot be combined"));
     }
     if args.tui && !io::stdout().is_terminal() {
         return Err(VerbError::usage("--tui needs a terminal on stdout; leave it out for text"));

@@ -337,7 +337,7 @@ fn shared_memory(given: Option<SharedMemory>) -> Result<SharedMemory, VerbError>
     }
     match std::env::var(SHARED_MEMORY_VARIABLE) {
         Ok(value) if !value.is_empty() => SharedMemory::from_str(&value, false).map_err(|_error| {
-            let text = "it is none of direct, rings and off";
+            let text = "expected direct, rings or off";
             VerbError::usage(format!("{SHARED_MEMORY_VARIABLE}={value}: {text}"))
         }),
         _ => Ok(SharedMemory::Direct),
@@ -362,7 +362,7 @@ fn checked_port(text: &str) -> Result<String, String> {
     let (switch, network) = text.split_once('@').unwrap_or((text, "any"));
     switch.parse::<SwitchName>().map_err(|error| error.to_string())?;
     if network.is_empty() {
-        return Err("no network is named after '@'".to_owned());
+        return Err("no network name follows the '@'".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -380,7 +380,7 @@ fn library(given: Option<&Path>) -> Result<PathBuf, VerbError> {
     if let Some(given) = given {
         let name = given.file_name().unwrap_or_default();
         if !name.as_encoded_bytes().ends_with(b"fi.so") {
-            let text = "libfabric takes only libraries whose names end in fi.so";
+            let text = "libfabric loads only libraries whose names end in fi.so";
             return Err(VerbError::usage(format!("{}: {text}", given.display())));
         }
         let failed = |error| VerbError::usage(format!("{}: {error}", given.display()));
@@ -392,7 +392,9 @@ fn library(given: Option<&Path>) -> Result<PathBuf, VerbError> {
     let found = places.iter().find_map(|place| place.canonicalize().ok());
     found.ok_or_else(|| {
         let searched = places.each_ref().map(|place| place.display().to_string()).join(" nor at ");
-        VerbError::missing(format!("the libfabric provider is neither at {searched}: `make build`"))
+        VerbError::missing(format!(
+            "the libfabric provider was found neither at {searched}; `make build` builds it"
+        ))
     })
 }
 
@@ -405,7 +407,7 @@ fn refuse_other_ways(arguments: &[OsString], one_sided: Option<OneSided>) -> Res
         if is_mca(&pair[0]) && choices.clone().any(|choice| pair[1] == **choice) {
             let name = pair[1].display();
             return Err(VerbError::usage(format!(
-                "--mca {name} chooses another way than ClearStream's messages: leave it out"
+                "--mca {name} selects another transport than ClearStream's: leave it out"
             )));
         }
     }
@@ -420,7 +422,8 @@ fn check_launcher(launcher: &OsStr) -> Result<u32, LauncherError> {
     let version = String::from_utf8_lossy(&asked.stdout).into_owned();
     if version.contains("HYDRA") {
         return Err(LauncherError::Unfit(format!(
-            "{name} is MPICH's launcher, which this verb does not start: use Open MPI's mpirun, or run MPICH by hand (clearstream help mpi-jobs)"
+            "{name} is MPICH's launcher, which `clearstream mpi` cannot start: use Open MPI's \
+             mpirun, or start MPICH yourself (clearstream help mpi-jobs)"
         )));
     }
     if !version.contains("Open MPI") && !version.contains("OpenRTE") && !version.contains("PRRTE") {

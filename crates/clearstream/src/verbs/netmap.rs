@@ -91,6 +91,8 @@ fn installed_library() -> Result<PathBuf, VerbError> {
     let found = places.iter().find_map(|place| place.canonicalize().ok());
     found.ok_or_else(|| {
         let searched = places.each_ref().map(|place| place.display().to_string()).join(" nor at ");
-        VerbError::failed(format!("the library to preload is neither at {searched}: `make build`"))
+        VerbError::failed(format!(
+            "the library to preload was found neither at {searched}; `make build` builds it"
+        ))
     })
 }

@@ -154,7 +154,7 @@ fn frame_rate(text: &str) -> Result<u64, String> {
     let prefix = unit.strip_suffix("/s").unwrap_or(unit);
     if prefix.contains("bit") || prefix.contains("bps") {
         return Err(format!(
-            "'{text}' is a rate of bits, and frames per second are meant; write for example 1M"
+            "'{text}' is a bit rate, but frames per second are needed; write for example 1M"
         ));
     }
     if unit == text.trim() && !unit.is_empty() {
@@ -167,7 +167,7 @@ fn frame_rate(text: &str) -> Result<u64, String> {
         ));
     }
     match units::parse_bit_rate(text).map_err(|error| error.to_string())? {
-        0 => Err("nothing would ever be sent".to_owned()),
+        0 => Err("the rate must be more than 0".to_owned()),
         rate => Ok(rate),
     }
 }

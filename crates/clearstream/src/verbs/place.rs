@@ -209,7 +209,7 @@ impl Candidates {
             if let Some(core) = wanted.iter().find(|core| !usable.contains(core)) {
                 let usable = cores_text(usable);
                 return Err(VerbError::usage(format!(
-                    "the {end} end has no core {core} to use; it has {usable}"
+                    "core {core} is not usable at the {end} end; usable cores: {usable}"
                 )));
             }
             Ok(if wanted.is_empty() { usable.to_vec() } else { wanted.to_vec() })

@@ -200,7 +200,7 @@ pub(super) fn explain(error: &ClientError) -> VerbError {
         }
         ClientError::Refused { code: RefusalCode::Invalid, why } => VerbError::usage(why),
         ClientError::Refused { code: RefusalCode::NotThere, why } => {
-            VerbError::failed(format!("{why}; `clearstream port list` shows what there is"))
+            VerbError::failed(format!("{why}; `clearstream port list` lists the ports"))
         }
         _ => VerbError::from_error(error),
     }
@@ -291,7 +291,7 @@ fn stats_lines(entry: &Entry) -> String {
         }
     }
     if let Some(why) = &entry.last_cut_off {
-        text += &format!("\n  last client cut off: {why}");
+        text += &format!("\n  last client disconnected: {why}");
     }
     text
 }

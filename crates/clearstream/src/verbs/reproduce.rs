@@ -109,6 +109,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
 fn list(json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
     let width = ENTRIES.iter().map(|entry| entry.title.chars().count()).max().unwrap_or(0);
+    let mut table = String::new();
     for entry in &ENTRIES {
         if json {
             let line = serde_json::json!({
@@ -117,9 +118,10 @@ fn list(json: bool) -> VerbResult {
             });
             writeln!(out, "{line}")?;
         } else {
-            writeln!(out, "{:<10} {:<width$}  {}", entry.id, entry.title, entry.source)?;
+            writeln!(table, "{:<10} {:<width$}  {}", entry.id, entry.title, entry.source).ok();
         }
     }
+    write!(out, "{}", crate::tables::fit(&table))?;
     if !json {
         writeln!(out, "\nThe letter of an ID names the paper:")?;
         for (letter, paper) in catalogue::PAPERS {
@@ -254,11 +256,12 @@ fn shown(reproduction: &Reproduction) -> String {
     let widest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0).min(60);
     let name = widest(&mut figures.iter().map(|figure| figure.name.chars().count()));
     let paper = widest(&mut figures.iter().map(|figure| figure.paper.chars().count())).max(5);
-    line(format_args!("{:<name$}  {:<paper$}  here", "", "paper"));
+    let mut table = format!("{:<name$}  {:<paper$}  here\n", "", "paper");
     for figure in figures {
         let here = figure.here.as_deref().unwrap_or("not measured");
-        line(format_args!("{:<name$}  {:<paper$}  {here}", figure.name, figure.paper));
+        table += &format!("{:<name$}  {:<paper$}  {here}\n", figure.name, figure.paper);
     }
+    line(format_args!("{}", crate::tables::fit(&table).trim_end()));
     let answer = match law.holds {
         Some(true) => "holds",
         Some(false) => "does not hold here",

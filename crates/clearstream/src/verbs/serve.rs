@@ -100,7 +100,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
         }
     }
     if let Err(error) = traffic::server::notify_ready() {
-        log.line("warning", &format!("cannot tell the service manager: {error}"));
+        log.line("warning", &format!("cannot notify the service manager: {error}"));
     }
     let log = Arc::new(Mutex::new(ClientLog::new(log)));
     let notices = {
@@ -166,7 +166,7 @@ const MEMORY_BYTES_MIN: u64 = 32 << 20;
 fn server_memory(text: &str) -> Result<u64, String> {
     let bytes = units::parse_byte_size(text).map_err(|error| error.to_string())?;
     if bytes < MEMORY_BYTES_MIN {
-        return Err(format!("'{text}' is too little for any test; 32M is the least"));
+        return Err(format!("'{text}' is too little for any test; the minimum is 32M"));
     }
     Ok(bytes)
 }

@@ -121,7 +121,7 @@ pub(crate) fn run(args: &VmArgs, json: bool) -> VerbResult {
         Action::Down { name: None, .. } => match &names_up()?[..] {
             [] => down(Vec::new(), true, json),
             [one] => down(vec![one.clone()], true, json),
-            up => Err(VerbError::usage(format!("which guest? up are {}", up.join(", ")))),
+            up => Err(VerbError::usage(format!("name one of the guests: {}", up.join(", ")))),
         },
         Action::Image(args) => image(args, json),
         Action::Internal { place, name } => Ok(Exit::Program(vm::keeper::run(place, name))),

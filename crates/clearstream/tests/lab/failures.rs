@@ -83,9 +83,9 @@ fn root_a_failure_is_refused_twice_and_several_end_together() {
     refused(fail(&bed, &["gone", "hang"]), 2, "has no host 'gone'; it has near, gate, far");
     refused(fail(&bed, &["gate", "port", "eth9"]), 2, "no port 'eth9'; it has eth0 (inner)");
     refused(fail(&bed, &["gate", "carrier"]), 2, "which port?");
-    refused(fail(&bed, &["near", "forward"]), 2, "it forwards nothing as it is");
-    refused(fail(&bed, &["gate", "burn"]), 2, "no failure 'burn'");
-    refused(mend(&bed, &["gate"]), 1, "host gate does not fail: nothing to mend");
+    refused(fail(&bed, &["near", "forward"]), 2, "it already forwards nothing");
+    refused(fail(&bed, &["gate", "burn"]), 2, "unknown failure 'burn'");
+    refused(mend(&bed, &["gate"]), 1, "host gate has no failure: nothing to mend");
     assert_eq!(state(&bed), before, "what is refused changes nothing");
     for words in [&["gate", "forward"][..], &["gate", "port", "eth0"], &["gate", "carrier", "eth1"]]
     {

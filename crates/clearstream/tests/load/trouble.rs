@@ -198,7 +198,7 @@ fn clocks_that_differ_by_a_planted_offset_are_brought_together_as_root() {
         let slow = columns[5..9].iter().find(|seconds| !(0.0..100.0).contains(*seconds));
         assert_eq!(slow, None, "{columns:?}");
     }
-    assert!(out.contains(" from rank 0's host; times are corrected"), "{out}");
+    assert!(out.contains(" rank 0's host; times are corrected"), "{out}");
 }
 
 /// Processes whose command line holds a word.

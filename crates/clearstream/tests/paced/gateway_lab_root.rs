@@ -185,9 +185,9 @@ fn both_directions_of_every_pair_take_the_planned_gateway_with_different_seeds_r
     let drifted = lab.gateway(&["check", "cumulus"]);
     assert_eq!(drifted.status.code(), Some(3));
     let told = String::from_utf8_lossy(&drifted.stdout);
-    assert!(told.contains("c1  asymmetric c1 sends to s"), "{told}");
+    assert!(told.contains("c1  asymmetric c1 reaches s"), "{told}");
     assert!(
-        told.contains("s1  mtu        eth0 takes packets of 8000 bytes, g1's eth1 of 9000"),
+        told.contains("s1  mtu        MTU mismatch: eth0 has 8000 bytes, g1's eth1 has 9000"),
         "{told}"
     );
     lab.exec("c1", &alone.replace("drain", "undrain"));

@@ -69,7 +69,7 @@ fn units_run_the_program_that_emits_them_where_only_root_can_replace_it_root() {
     let (program, said) = named_by("/opt/clearstream", "1777");
     assert_eq!(program, "/usr/bin/clearstream");
     assert!(
-        said.contains("unit: the units run /usr/bin/clearstream: the program that emits"),
+        said.contains("unit: the units run /usr/bin/clearstream, because users other"),
         "{said}"
     );
 }
@@ -95,7 +95,7 @@ fn units_apply_watch_and_revert_with_the_capabilities_they_keep_root() {
     let apply = "clearstream-gateway@.service";
     lab.exec("c1", &units.command(apply, "ExecStart"));
     let checked = format!("{PROGRAM} gateway check cumulus");
-    assert_eq!(lab.exec("c1", &checked), "c1  is as the plan wants it\n");
+    assert_eq!(lab.exec("c1", &checked), "c1  matches the plan\n");
     lab.exec("c1", &units.command(apply, "ExecReload"));
 
     let mut command = Command::new(PROGRAM);

@@ -369,6 +369,7 @@ fn a_paced_flow_stalls_half_a_second_at_most_whatever_its_gateway_fails_by_root(
             server.leads_over(&["g2", "g3"]);
             thread::sleep(STALL_MAX);
             let stall = flow.longest_stall();
+            moved_flows_are_no_drift(&rig);
             rig.set(*failure, false);
             client.leads_over(&["g1", "g2", "g3"]);
             server.leads_over(&["g1", "g2", "g3"]);
@@ -383,6 +384,19 @@ fn a_paced_flow_stalls_half_a_second_at_most_whatever_its_gateway_fails_by_root(
     let judgement = Judgement::strictest(count, LATE_SHARE, effort::CHANCE_MAX);
     let late = stalls.iter().filter(|(_, ms)| *ms > STALL_MAX.as_millis()).count();
     assert!(judgement.passes(u32::try_from(late).expect("few")), "{stalls:?}: {judgement}");
+}
+
+/// `check` names what the watchers of both hosts have moved, and finds no route of theirs that has drifted.
+fn moved_flows_are_no_drift(rig: &Rig) {
+    let checked = rig.lab.gateway(&["check", rig.plan()]);
+    let told = String::from_utf8_lossy(&checked.stdout);
+    for host in ["c1", "s1"] {
+        let moved = format!("{host}  moved off  g1, by `clearstream gateway watch`, which found ");
+        assert!(told.contains(&moved), "{told}");
+        for drift in ["missing", "changed", "surplus", "diverted"] {
+            assert!(!told.contains(&format!("{host}  {drift}")), "{told}");
+        }
+    }
 }
 
 #[test]

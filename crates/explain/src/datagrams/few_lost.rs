@@ -62,13 +62,14 @@ impl Account<'_> {
                 0.9,
                 match &lost {
                     None => format!(
-                        "the test asked for {rate}, and all of it arrived: nothing else binds yet"
+                        "the test offered {rate}, and all of it arrived: no limit binds yet"
                     ),
                     Some(lost) => format!(
-                        "the test asked for {rate}, and all but {lost} of it arrived: no limit binds yet"
+                        "the test offered {rate}, and all but {lost} of it arrived: no limit \
+                         binds yet"
                     ),
                 },
-                "ask for more (-b) until datagrams are lost",
+                "offer a higher rate (-b) until datagrams are lost",
             );
         }
         match self.busy_share(self.sender) {
@@ -90,7 +91,7 @@ impl Account<'_> {
                     "{} was lost at {rate}; what limited the sender is not known",
                     lost.as_deref().unwrap_or("nothing")
                 ),
-                "ask for more (-b) until datagrams are lost",
+                "offer a higher rate (-b) until datagrams are lost",
             ),
         }
     }

@@ -140,5 +140,8 @@ fn what_no_experiment_excludes_is_named() {
     let mut one = diagnosis(&[(Limit::Shaper, 0.9), (Limit::ReceiveWindow, 0.6)], &[]);
     one.candidates[0].experiments = vec![stays(Change::Block { to_bytes: 8192 })];
     let summary = one.verdict().summary;
-    assert!(summary.contains("no experiment tells it from the receive window"), "{summary}");
+    assert!(
+        summary.contains("no experiment distinguishes it from the receive window"),
+        "{summary}"
+    );
 }

@@ -117,11 +117,14 @@ impl Told {
         if let Some(failed) = companions.iter().find(|companion| !companion.holds) {
             self.outcome = Ruling::Inconclusive;
             let Companion { predicted, measured, .. } = failed;
-            self.text += &format!("; but it predicts also: {predicted}; measured {measured}");
+            self.text += &format!("; but it also predicts {predicted}; measured {measured}");
         } else if let Some(rival) = rival.filter(|rival| !rival.is_separate) {
             self.outcome = Ruling::Inconclusive;
             let (one, other) = (title(limit), title(rival.limit));
-            self.text += &format!("; {one} or {other}, not told apart: both predict that");
+            self.text += &format!(
+                "; {one} or {other}: the experiment does not distinguish them, as both predict \
+                 this outcome"
+            );
         }
         self
     }

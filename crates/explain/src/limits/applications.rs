@@ -52,7 +52,7 @@ impl Mechanism for SendingApplication {
         let mut evidence = Vec::new();
         if let (Some(offered), Some(reached)) = (seen.spec.offered_bits_per_s, reached) {
             evidence.push(format!(
-                "the application offers {} a stream; measured {} ({} of it)",
+                "the application offers {} per stream; measured {} ({} of that)",
                 show_bit_rate(offered),
                 show_bit_rate(seen.rate()),
                 percent(reached)
@@ -202,7 +202,7 @@ fn reading_evidence(seen: &Observed<'_>, reached: Option<f64>) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(read), Some(reached)) = (seen.spec.read_bits_per_s, reached) {
         lines.push(format!(
-            "the application reads at {} a stream; measured {} ({} of it)",
+            "the application reads at {} per stream; measured {} ({} of that)",
             show_bit_rate(read),
             show_bit_rate(seen.rate()),
             percent(reached)

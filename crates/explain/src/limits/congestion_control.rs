@@ -167,7 +167,7 @@ impl Mechanism for CongestionControl {
             let end = end_name(seen.sender.end);
             lines.insert(
                 0,
-                format!("at the {end} end take `cwnd` out of the route: ip route change …").into(),
+                format!("at the {end} end remove `cwnd` from the route: ip route change …").into(),
             );
         }
         let several = "use several streams, each with its own congestion window";
@@ -245,8 +245,8 @@ fn evidence(seen: &Observed<'_>, rising: f64, unsettled: f64) -> Vec<String> {
     if let (Some(window), Some(rtt_s), Some(law)) =
         (of_sender(names::CWND), of_sender(names::RTT), law(seen))
     {
-        let used =
-            congestion_window_use(seen).map(|used| format!(", {} of it in flight", percent(used)));
+        let used = congestion_window_use(seen)
+            .map(|used| format!(", {} of that in flight", percent(used)));
         // Half of the time a window that varies is below its median, and the mean rate above what that allows.
         let median = if is_disproved(law, seen.rate()) { "median " } else { "" };
         lines.push(format!(

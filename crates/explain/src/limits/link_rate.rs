@@ -85,8 +85,7 @@ impl Mechanism for LinkRate {
     }
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
-        let mut lines =
-            vec!["nothing to tune: a faster interface, or a second one beside it".to_owned()];
+        let mut lines = vec!["nothing to tune: use a faster interface, or a second one".to_owned()];
         if seen.path_mtu_bytes().is_some_and(|mtu| mtu <= path::MTU_USUAL_BYTES) {
             lines.push(
                 "a larger MTU (9000) along the whole path gives headers less of the line"

@@ -66,7 +66,7 @@ impl Mechanism for Pacing {
         };
         let reached = ratio(seen.rate(), paced.goodput_bits_per_s).unwrap_or(0.0);
         let line = format!(
-            "{}; measured {} ({} of it)",
+            "{}; measured {} ({} of that)",
             paced.words,
             show_bit_rate(seen.rate()),
             percent(reached)

@@ -125,7 +125,7 @@ impl Mechanism for ReceiveWindow {
         }
         if seen.receiver.interface().is_some_and(|i| i.route_metrics.contains_key("window")) {
             lines.push(format!(
-                "at the {end} end take `window` out of the route: ip route change …"
+                "at the {end} end remove `window` from the route: ip route change …"
             ));
         }
         lines.extend(buffers(seen).unknown_bound(seen));
@@ -263,7 +263,8 @@ fn why(seen: &Observed<'_>) -> Vec<String> {
         && (path::BOUND_OF_BUFFER..1.0).contains(&(window / most))
     {
         lines.push(format!(
-            "clamped: net.ipv4.tcp_rmem at the {end} end lets a buffer grow to {}; the window is part of it",
+            "clamped: net.ipv4.tcp_rmem at the {end} end lets a buffer grow to {}, of which the \
+             window is a part",
             show_byte_size(saturating_u64(most))
         ));
     }

@@ -21,8 +21,8 @@ fn found<'a>(seen: &Observed<'a>) -> Option<(End, &'a str, &'a str, &'a str)> {
 pub(super) fn evidence(seen: &Observed<'_>) -> Option<String> {
     let (end, hypervisor, device, driver) = found(seen)?;
     Some(format!(
-        "the {} end is a guest ({hypervisor}), which does not see what stands behind its device {device} \
-         ({driver}): the switch and the cores of its host may set this rate",
+        "the {} end is a guest ({hypervisor}), which does not see what lies behind its device \
+         {device} ({driver}): the switch and the cores of its host may set this rate",
         end_name(end)
     ))
 }

@@ -87,7 +87,7 @@ impl Autotuned {
             .window_bytes
             .unwrap_or_else(|| most * self.buffer.window_share(seen.host(self.end)));
         let why = format!(
-            "a buffer of {} holds a window of {}: {} over {}; {} is wanted ({})",
+            "a buffer of {} holds a window of {}: {} over {}; {} is needed ({})",
             show_byte_size(saturating_u64(most)),
             show_byte_size(saturating_u64(window)),
             show_bit_rate(window_ceiling(window, rtt_s)?),

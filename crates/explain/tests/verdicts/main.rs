@@ -255,7 +255,7 @@ fn behind_a_guests_device_its_host_is_named() {
     };
     let guest = told(Some("QEMU"), "ptnet");
     for named in [
-        "the near end is a guest (QEMU), which does not see what stands behind its device",
+        "the near end is a guest (QEMU), which does not see what lies behind its device",
         "(ptnet): the switch and the cores of its host may set this rate",
         "`clearstream port stats` what the switch dropped",
         "`top -H` shows whether a thread of the hypervisor",

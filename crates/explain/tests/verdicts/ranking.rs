@@ -28,7 +28,7 @@ fn each_limit_behind_the_first_says_what_speaks_against_it() {
             assert_eq!(line.text.starts_with("second: "), place == 0, "{name}: {line:?}");
             let why = line.text.split_once("; against it: ").map(|(_, doubt)| doubt);
             let is_told = why.is_some_and(|doubt| !doubt.is_empty());
-            let is_close = ["speak more directly for", "do not tell it from"]
+            let is_close = ["speak more directly for", "do not distinguish it from"]
                 .iter()
                 .any(|words| line.text.contains(words));
             assert!(is_told || is_close, "{name}: {line:?}");

@@ -357,8 +357,10 @@ impl CommandLine {
             "-d" => test.delay_s = count()?,
             "-D" => test.stonewall_s = count()?,
             "-f" => self.script = Some(value.to_owned()),
-            "-G" => test.seed = seed(value).ok_or_else(|| at("this is no 32-bit number"))?,
-            "-i" => test.repetitions = repetitions(value).ok_or_else(|| at("no such number"))?,
+            "-G" => test.seed = seed(value).ok_or_else(|| at("this is not a 32-bit number"))?,
+            "-i" => {
+                test.repetitions = repetitions(value).ok_or_else(|| at("this is out of range"))?
+            }
             "-j" => test.outlier_s = count()?,
             "-l" => test.pattern = kind(value).ok_or_else(|| at("expected o, i, t or r"))?,
             "-M" => test.memory_per_node_bytes = memory(value).ok_or_else(|| at("no size"))?,
@@ -373,7 +375,8 @@ impl CommandLine {
             "--randomPrefill" => test.prefill_bytes = size()?,
             "--random-offset-seed" => {
                 let number = i32::try_from(integer()?);
-                test.offset_seed = Some(number.map_err(|_large| at("this is no 32-bit number"))?);
+                test.offset_seed =
+                    Some(number.map_err(|_large| at("this is not a 32-bit number"))?);
             }
             _ => set_flag(test, option, Some(integer()?))?,
         }
@@ -442,8 +445,8 @@ fn unread(error: &WordsError) -> String {
     format!("{error}; {now}")
 }
 
-const DUAL_MOUNT: &str = "-y (dual mount points) is not taken: the mount point would follow the \
-                          processor a task happens to run on; name the mount points with -o a@b";
+const DUAL_MOUNT: &str = "-y (dual mount points) is not supported: the mount point would depend on the processor that \
+     a task happens to run on; name the mount points with -o a@b";
 
 /// Only POSIX is built in.
 fn api(name: &str) -> Result<(), String> {
@@ -463,19 +466,19 @@ pub(crate) fn refusal(word: &str) -> Option<String> {
     let name = name.split('=').next().unwrap_or(name);
     let prefix = name.split('.').next().unwrap_or(name);
     if LIBRARIES.contains(&prefix) || ["mmap", "aio", "dummy"].contains(&prefix) {
-        return Some(format!("--{name} is an option of another back end; only POSIX is taken"));
+        return Some(format!("--{name} is an option of another back end; only POSIX is supported"));
     }
     if let Some(system) = ["beegfs", "gpfs", "lustre"]
         .iter()
         .find(|system| name.strip_prefix("posix.").is_some_and(|rest| rest.starts_with(**system)))
     {
         return Some(format!(
-            "--{name} is not taken: it needs the client library of {system}; set the layout of the \
-             directory with that file system's own tool"
+            "--{name} is not supported: it needs the client library of {system}; set the layout \
+             of the directory with that file system's own tool"
         ));
     }
     let is_gpu = ["allocateBufferOnGPU", "GPUid", "gpuDirect"].contains(&name);
-    is_gpu.then(|| format!("--{name} is not taken: buffers are in main memory"))
+    is_gpu.then(|| format!("--{name} is not supported: buffers are in main memory"))
 }
 
 fn integer(value: &str) -> Option<i64> {

@@ -312,7 +312,7 @@ pub fn summary_row(
 #[must_use]
 pub fn latency_line(one: &Measured) -> String {
     let times = &one.latencies;
-    let mut text = format!(
+    let text = format!(
         "Latency of {:<5} iter {}: {} transfers",
         one.access.name(),
         one.repetition,
@@ -327,20 +327,13 @@ pub fn latency_line(one: &Measured) -> String {
         ("p99.9", times.known_percentile_s(99.9)),
         ("max", times.max_s()),
     ];
-    text += &call_times(&points);
-    text + " s\n"
+    text + &call_times(&points) + "\n"
 }
 
-/// `, p50 0.000012`; a percentile that the number of calls cannot give is left out.
+/// `, p50 12.0 us`; a percentile that the number of calls cannot give is left out.
 pub(crate) fn call_times(points: &[(&str, Option<f64>)]) -> String {
     let known = points.iter().filter_map(|(name, value)| Some((name, (*value)?)));
-    known.map(|(name, value)| format!(", {name} {}", call_time(value))).collect()
-}
-
-/// Seconds that a call took: to the microsecond, below a millisecond to the nanosecond.
-#[must_use]
-pub fn call_time(seconds: f64) -> String {
-    if seconds < 1e-3 { format!("{seconds:.9}") } else { format!("{seconds:.6}") }
+    known.map(|(name, value)| format!(", {name} {}", units::show_seconds(value))).collect()
 }
 
 /// How far the clocks of the ranks' hosts are apart; times are corrected for it.
@@ -357,12 +350,14 @@ pub fn clock_lines(members: &[crate::team::Member]) -> String {
         return line("Clock", "all ranks share one clock");
     }
     let one = |member: &&crate::team::Member| {
-        let (wall_s, uncertainty_s) = (member.clock.wall_s, member.clock.uncertainty_s);
+        let [apart, uncertainty] =
+            [member.clock.wall_s.abs(), member.clock.uncertainty_s].map(units::show_seconds);
+        let way = if member.clock.wall_s < 0.0 { "behind" } else { "ahead of" };
         let host = &member.host;
         line(
             "Clock",
             format!(
-                "{host} is {wall_s:+.6} s \u{b1} {uncertainty_s:.6} s from rank 0's host; times are corrected"
+                "{host} is {apart} \u{b1} {uncertainty} {way} rank 0's host; times are corrected"
             ),
         )
     };

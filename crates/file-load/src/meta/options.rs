@@ -231,8 +231,8 @@ impl MetaOptions {
             match &given.value {
                 Some(value) if !options.set(&given, value)? => {
                     let number = parse_size(value);
-                    let is_set =
-                        number.ok_or_else(|| format!("{} {value}: no number", given.option))?;
+                    let is_set = number
+                        .ok_or_else(|| format!("{} {value}: this is not a number", given.option))?;
                     options.set_flag(&given.option, Some(is_set))?;
                 }
                 Some(_) => {}
@@ -256,7 +256,7 @@ impl MetaOptions {
             "-a" if value.eq_ignore_ascii_case("posix") => {}
             "-a" => {
                 return Err(at(
-                    "only the POSIX back end is taken; others need libraries of their own",
+                    "only the POSIX back end is supported; others need libraries of their own",
                 ));
             }
             "-b" => self.branches = size()?,
@@ -264,7 +264,7 @@ impl MetaOptions {
             "-d" => value.clone_into(&mut self.directory),
             "-e" => self.read_bytes = size()?,
             "-f" => self.first_tasks = size()?,
-            "-G" => self.seed = Some(seed(value).ok_or_else(|| at("this is no 32-bit number"))?),
+            "-G" => self.seed = Some(seed(value).ok_or_else(|| at("this is not a 32-bit number"))?),
             "-i" => self.iterations = small()?,
             "-I" => self.items_per_directory = size()?,
             "-l" => self.last_tasks = size()?,
@@ -327,8 +327,8 @@ impl MetaOptions {
             }
             "-g" => {
                 return Err(
-                    "-g is not taken: it needs the client library of lustre; set the layout of \
-                            the directory with lfs"
+                    "-g is not supported: it needs the client library of lustre; set the layout \
+                     of the directory with lfs"
                         .to_owned(),
                 );
             }
@@ -373,7 +373,7 @@ impl MetaOptions {
             ),
             (
                 self.stonewall_s > 0 && has_both,
-                "-W with both -n and -I is not taken: give -n alone",
+                "-W with both -n and -I is not supported: give -n alone",
             ),
             (
                 self.stonewall_s > 0 && self.has_no_barriers,
@@ -396,7 +396,7 @@ impl MetaOptions {
             (self.branches < 1 && self.depth > 0, "-z needs a branching factor: -b of at least 1"),
             (
                 has_both && self.tree_per_task,
-                "only specify the number of items (-n) or the number of items per directory (-I)",
+                "give either the number of items (-n) or the number of items per directory (-I)",
             ),
             (
                 has_both && !self.items.is_multiple_of(self.items_per_directory.max(1)),
@@ -413,11 +413,11 @@ impl MetaOptions {
                 self.creates && self.reads && self.read_bytes > self.write_bytes,
                 "-e must not be more than -w when files are written and read",
             ),
-            (self.task_step == 0, "-s 0: the next run would have as many tasks"),
+            (self.task_step == 0, "-s 0: the step between numbers of tasks must be at least 1"),
             (self.iterations == 0, "-i 0: a test needs an iteration"),
             (
                 self.last_tasks > 0 && self.first_tasks > self.last_tasks,
-                "-f is more than -l: fewer tasks come first",
+                "-f must not be more than -l",
             ),
         ];
         rules.into_iter().find(|(is_broken, _)| *is_broken).map(|(_, line)| line)

@@ -187,7 +187,7 @@ pub fn latency_line(phase: Phase, iterations: &[Iteration]) -> Option<String> {
         ("max", all.max_s()),
     ];
     let times = call_times(&times);
-    Some(format!("Latency of {}: {} calls{times} s\n", phase.name(), all.count()))
+    Some(format!("Latency of {}: {} calls{times}\n", phase.name(), all.count()))
 }
 
 #[cfg(test)]

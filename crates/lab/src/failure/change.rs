@@ -57,7 +57,7 @@ pub(super) fn needed(
         let changes = settings()?;
         let forwards = |change: &Change| matches!(change, Change::Setting { was, becomes: Some(to), .. } if was != to);
         if !changes.iter().any(forwards) {
-            return Err(refused("it forwards nothing as it is".to_owned()));
+            return Err(refused("it already forwards nothing".to_owned()));
         }
         return Ok(changes);
     }
@@ -69,11 +69,11 @@ pub(super) fn needed(
             Ok(was) if link.has_arp() => {
                 changes.push(Change::Deaf { interface: name.clone(), was });
             }
-            _ => return Err(refused(format!("{name} is no Ethernet device with ARP"))),
+            _ => return Err(refused(format!("{name} is not an Ethernet device with ARP"))),
         }
         if kind == FailureKind::Carrier {
             if !link.has_carrier() {
-                return Err(refused(format!("{name} has no carrier as it is")));
+                return Err(refused(format!("{name} already has no carrier")));
             }
             // A TAP device goes on receiving without one: it is deaf as well.
             changes.push(Change::Carrier { interface: name.clone() });
@@ -164,7 +164,7 @@ fn set_carrier(socket: &mut RouteSocket, name: &str, carrier: bool) -> Result<()
     let settings = LinkSettings { carrier: Some(carrier), ..LinkSettings::default() };
     socket.set_link(name, settings).map_err(|error| match error.source.raw_os_error() {
         Some(UNSUPPORTED) => {
-            let what = format!("{name} (a veth pair has no carrier to take; `port` kills it)");
+            let what = format!("{name} (the carrier of a veth pair cannot be removed; use `port`)");
             SyscallError::new(error.call, what, error.source).into()
         }
         _ => LabError::from(error),

@@ -29,7 +29,10 @@ pub(super) fn read_addresses(
                 }
                 if !fits(&one, mtu_bytes) {
                     let least = IPV6_MTU_MIN_BYTES;
-                    return Err(refused(format!("{} wants an MTU of {least} bytes", one.address)));
+                    return Err(refused(format!(
+                        "{} needs an MTU of at least {least} bytes",
+                        one.address
+                    )));
                 }
                 given.push(one);
             }

@@ -46,7 +46,8 @@ fn read_distribution(section: &Section<'_>) -> Result<Option<bool>, LabFileError
         Some("normal") => Ok(Some(true)),
         Some(other) => {
             let near = nearest(other, &["uniform", "normal"]);
-            Err(section.error_at("jitter_distribution", format!("no distribution '{other}'{near}")))
+            Err(section
+                .error_at("jitter_distribution", format!("unknown distribution '{other}'{near}")))
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn read_filesystem(
         "glusterfs" => FilesystemKind::GlusterFs,
         other => {
             let near = nearest(other, &["moosefs", "glusterfs"]);
-            return Err(section.error_at("kind", format!("no file system '{other}'{near}")));
+            return Err(section.error_at("kind", format!("unknown file system '{other}'{near}")));
         }
     };
     let name = section.text("name")?.unwrap_or("pfs");
@@ -31,7 +31,7 @@ pub(super) fn read_filesystem(
     let hosts = |key: &str| -> Result<Vec<String>, LabFileError> {
         let hosts = section.text_list(key)?;
         if hosts.is_empty() {
-            return Err(section.error_at(key, format!("{key}: name one host at least")));
+            return Err(section.error_at(key, format!("{key}: name at least one host")));
         }
         check_hosts(section, key, &hosts, &plan.hosts)?;
         Ok(hosts.into_iter().map(str::to_owned).collect())
@@ -48,24 +48,28 @@ pub(super) fn read_filesystem(
         }
     }
     if let Some(both) = clients.iter().find(|host| servers.contains(host)) {
-        let message = format!("'{both}' is a server; a client's traffic is to cross the network");
+        let message = format!(
+            "'{both}' is already a server; clients must be other hosts, so that their traffic \
+             crosses the network"
+        );
         return Err(section.error_at("clients", message));
     }
     let capacity_bytes = section.size("capacity")?.unwrap_or(CAPACITY_BYTES_DEFAULT);
     if capacity_bytes < CAPACITY_BYTES_MIN {
-        return Err(section.error_at("capacity", "a server needs 256MiB at least"));
+        return Err(section.error_at("capacity", "a server needs at least 256MiB"));
     }
     let forwarder = section.text("forwarder")?.map(str::to_owned);
     if let Some(host) = &forwarder {
         if kind != FilesystemKind::MooseFs {
             let message =
-                format!("only a file system of the kind moosefs is handed on, not {kind}");
+                format!("only a file system of kind moosefs can be forwarded, not {kind}");
             return Err(section.error_at("forwarder", message));
         }
         check_hosts(section, "forwarder", &[host.as_str()], &plan.hosts)?;
         if servers.contains(host) || clients.contains(host) {
-            let message =
-                format!("'{host}' is a server or a client; what it forwards is to cross it");
+            let message = format!(
+                "'{host}' is already a server or a client; the forwarder must be another host"
+            );
             return Err(section.error_at("forwarder", message));
         }
     }

@@ -33,7 +33,7 @@ pub(super) fn read_guests(
         guest.only(KEYS)?;
         let memory_bytes = guest.size("memory")?.unwrap_or(MEMORY_BYTES_DEFAULT);
         if memory_bytes < MEMORY_BYTES_MIN {
-            return Err(guest.error_at("memory", "a guest needs 64MiB at least"));
+            return Err(guest.error_at("memory", "a guest needs at least 64MiB"));
         }
         let cores = guest.integer("cores")?.unwrap_or(1);
         let cores = u32::try_from(cores).ok().filter(|_| (1..=CORES_MAX).contains(&cores));
@@ -43,7 +43,7 @@ pub(super) fn read_guests(
         let port_type = match guest.text("type")? {
             None | Some("virtio") => PortType::Virtio,
             Some("ptnet") => PortType::Ptnet,
-            Some(_) => return Err(guest.error_at("type", "a guest is of type virtio or ptnet")),
+            Some(_) => return Err(guest.error_at("type", "expected virtio or ptnet")),
         };
         let trust = read_trust(&guest, port_type)?;
         let mut plan = GuestPlan {

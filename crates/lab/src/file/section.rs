@@ -100,7 +100,7 @@ impl<'a> Section<'a> {
         match self.entry(key).map(|(_, value)| value.get_ref()) {
             None => Ok(None),
             Some(DeValue::String(text)) => Ok(Some(text.as_ref())),
-            Some(other) => Err(self.wrong_kind(key, other, "text in quotes")),
+            Some(other) => Err(self.wrong_kind(key, other, "a quoted string")),
         }
     }
 
@@ -112,7 +112,7 @@ impl<'a> Section<'a> {
         let Some((_, value)) = self.entry(key) else {
             return Err(self.error(format!("'{key}' is missing")));
         };
-        let expected = "a list of texts in quotes";
+        let expected = "a list of quoted strings";
         let DeValue::Array(items) = value.get_ref() else {
             return Err(self.wrong_kind(key, value.get_ref(), expected));
         };
@@ -148,7 +148,7 @@ impl<'a> Section<'a> {
         let Some((_, value)) = self.entry(key) else { return Ok(None) };
         match scalar_text(value.get_ref()) {
             Some(text) => Ok(Some(text)),
-            None => Err(self.wrong_kind(key, value.get_ref(), "a text or a number")),
+            None => Err(self.wrong_kind(key, value.get_ref(), "a string or a number")),
         }
     }
 

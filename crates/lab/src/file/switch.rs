@@ -31,7 +31,7 @@ pub(super) fn read_switch(
     }
     let hosts = section.text_list("hosts")?;
     if hosts.len() < 2 {
-        let message = "a switch joins two hosts at least: write hosts = [\"HOST\", \"HOST\"]";
+        let message = "a switch joins at least two hosts: write hosts = [\"HOST\", \"HOST\"]";
         return Err(section.error_at("hosts", message));
     }
     let is_guest = |name: &&str| plan.guest(name).is_some();
@@ -49,7 +49,7 @@ pub(super) fn read_switch(
     }
     let line = read_line(section)?;
     if let Some(guest) = hosts.iter().find(|name| line.is_some() && is_guest(name)) {
-        let message = format!("'{guest}' is a guest: nothing can lie between it and the switch");
+        let message = format!("'{guest}' is a guest: its link to the switch cannot be emulated");
         return Err(section.error_at("hosts", message));
     }
     let rate = line.as_ref().and_then(|line| line.rate_bits_per_s);
@@ -79,7 +79,10 @@ pub(super) fn read_switch(
 fn read_line(section: &Section<'_>) -> Result<Option<DirectionPlan>, LabFileError> {
     let Some(said) = DIRECTION_KEYS.iter().find(|key| section.has(key)) else {
         return match section.has("seed") {
-            true => Err(section.error_at("seed", "nothing is drawn where nothing is emulated")),
+            true => Err(section.error_at(
+                "seed",
+                "a seed has no effect without delay, loss or another emulated property",
+            )),
             false => Ok(None),
         };
     };

@@ -130,7 +130,7 @@ fn a_wrong_link_is_explained() {
         ("loss = \"150%\"", "loss: '150%' exceeds 100%; a share is 0% to 100%"),
         ("loss = 0.1", "loss: '0.1' has no percent sign; write 10% or 0.1%"),
         ("tbf = { rate = \"1G\" }", "unknown key 'tbf'; did you mean 'shaper'?"),
-        ("wire = \"vet\"", "no wire 'vet'; did you mean 'veth'?"),
+        ("wire = \"vet\"", "unknown wire 'vet'; did you mean 'veth'?"),
         (
             "wire = \"veth\"\nrate = \"1G\"",
             "a veth wire emulates nothing; 'rate' needs a lightpath",
@@ -182,7 +182,7 @@ fn a_veth_pair_is_told_who_takes_its_packets_in() {
         ),
         (
             "wire = \"veth\"\ntso = true\nnapi_core = 0",
-            "segments of a veth pair with TSO pass NAPI by: write tso = false",
+            "with TSO the segments of a veth pair bypass NAPI: write tso = false",
         ),
         ("wire = \"veth\"\nqueues = 0", "queues: 0 is not within 1 to 256"),
         ("wire = \"veth\"\ntso = 1", "tso: expected true or false, found integer"),
@@ -192,7 +192,7 @@ fn a_veth_pair_is_told_who_takes_its_packets_in() {
             "wire = \"veth\"\nnapi_threaded = false\nnapi_core = 0",
             "napi_core pins the threads that napi_threaded = false takes away",
         ),
-        ("tso = false", "'tso' is a veth pair's: write wire = \"veth\""),
+        ("tso = false", "'tso' applies to veth pairs only: write wire = \"veth\""),
     ] {
         assert_eq!(link(keys).unwrap_err().message, message);
     }
@@ -218,7 +218,7 @@ fn below_the_least_mtu_of_ipv6_there_is_ipv4_only() {
     let addresses: Vec<String> = first.addresses.iter().map(|a| a.address.to_string()).collect();
     assert_eq!(addresses, ["10.77.0.1"]);
     let error = ends("mtu = 1279\naddresses = { a = [\"fd00::1/64\"] }").unwrap_err();
-    assert_eq!(error.message, "fd00::1 wants an MTU of 1280 bytes");
+    assert_eq!(error.message, "fd00::1 needs an MTU of at least 1280 bytes");
     assert!(ends("mtu = 1280\naddresses = { a = [\"fd77::1/64\"] }").is_ok());
 }
 
@@ -265,7 +265,7 @@ fn a_switch_joins_its_hosts() {
         ("name = \"s\"", "'hosts' is missing".to_owned()),
         (
             "name = \"s\"\nhosts = [\"a\"]",
-            "a switch joins two hosts at least: write hosts = [\"HOST\", \"HOST\"]".to_owned(),
+            "a switch joins at least two hosts: write hosts = [\"HOST\", \"HOST\"]".to_owned(),
         ),
         ("name = \"s\"\nhosts = [\"a\", \"a\"]", "'a' is on the switch twice".to_owned()),
         ("name = \"s\"\nhosts = [\"a\", \"d\"]", "no host 'd'; known: a, b, c".to_owned()),
@@ -279,7 +279,7 @@ fn a_switch_joins_its_hosts() {
         ),
         (
             "name = \"s\"\nhosts = [\"a\", \"b\"]\nseed = 1",
-            "nothing is drawn where nothing is emulated".to_owned(),
+            "a seed has no effect without delay, loss or another emulated property".to_owned(),
         ),
         (
             &format!("name = \"{long}\"\nhosts = [\"a\", \"b\"]"),
@@ -306,19 +306,19 @@ fn a_file_system_has_servers_and_clients() {
     assert_eq!(plan.mount_point(), Path::new("/mnt/pfs"));
     for (keys, message) in [
         ("servers = [\"a\"]", "'kind' is missing"),
-        ("kind = \"nfs\"", "no file system 'nfs'; known: moosefs, glusterfs"),
-        ("kind = \"moosefs\"\nservers = []", "servers: name one host at least"),
+        ("kind = \"nfs\"", "unknown file system 'nfs'; known: moosefs, glusterfs"),
+        ("kind = \"moosefs\"\nservers = []", "servers: name at least one host"),
         ("kind = \"moosefs\"\nservers = [\"d\"]", "no host 'd'; known: a, b"),
         ("kind = \"moosefs\"\nservers = [\"a\", \"a\"]\nclients = [\"b\"]", "'a' is named twice"),
         (
             "kind = \"moosefs\"\nservers = [\"a\"]\nclients = [\"a\"]",
-            "'a' is a server; a client's traffic is to cross the network",
+            "'a' is already a server; clients must be other hosts, so that their traffic crosses the network",
         ),
         (
             "kind = \"glusterfs\"\nservers = [\"a\"]\nclients = [\"b\"]\nforwarder = \"c\"",
-            "only a file system of the kind moosefs is handed on, not GlusterFS",
+            "only a file system of kind moosefs can be forwarded, not GlusterFS",
         ),
-        (&format!("{whole}\ncapacity = \"1MiB\""), "a server needs 256MiB at least"),
+        (&format!("{whole}\ncapacity = \"1MiB\""), "a server needs at least 256MiB"),
         (
             &format!("{whole}\nname = \"../x\""),
             "'../x' is not a name; letters, digits, - and _, up to 63",
@@ -422,7 +422,7 @@ fn guests_are_on_one_switch_and_their_mistakes_are_told() {
     assert!(plan.hosts_file().contains("10.78.0.2 two\n"), "{}", plan.hosts_file());
     let shared = "[host.a]\n[[switch]]\nname = \"s\"\nhosts = [\"one\", \"a\"]\n";
     for (rest, why) in [
-        ("memory = \"1MiB\"\n", "64MiB at least"),
+        ("memory = \"1MiB\"\n", "at least 64MiB"),
         ("cores = 99\n", "1 to 16 cores"),
         ("type = \"e1000\"\n", "virtio or ptnet"),
         ("disk = \"x\"\n", "unknown key 'disk'"),
@@ -435,7 +435,7 @@ fn guests_are_on_one_switch_and_their_mistakes_are_told() {
         ("[host.one]\n", "'one' is a host already"),
         ("[host.a]\n", "'one' is on 0 switches"),
         (&format!("{shared}[[switch]]\nname = \"t\"\nhosts = [\"one\", \"a\"]\n"), "on 2 switches"),
-        (&format!("{shared}delay = \"1ms\"\n"), "nothing can lie between"),
+        (&format!("{shared}delay = \"1ms\"\n"), "cannot be emulated"),
         ("[host.a]\n[[link]]\nbetween = [\"one\", \"a\"]\n", "no host 'one'"),
     ] {
         let error = with(rest).unwrap_err();

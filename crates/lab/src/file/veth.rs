@@ -38,7 +38,7 @@ pub(super) fn read_veth(section: &Section<'_>, hosts: [&str; 2]) -> Result<VethP
     }
     let tso = section.flag("tso")?;
     if napi_threaded && tso == Some(true) {
-        let message = "segments of a veth pair with TSO pass NAPI by: write tso = false";
+        let message = "with TSO the segments of a veth pair bypass NAPI: write tso = false";
         return Err(section.error_at("tso", message));
     }
     Ok(VethPlan {
@@ -55,7 +55,7 @@ pub(super) fn refuse_veth_keys(section: &Section<'_>) -> Result<(), LabFileError
     match VETH_KEYS.iter().find(|key| section.has(key)) {
         None => Ok(()),
         Some(key) => {
-            let message = format!("'{key}' is a veth pair's: write wire = \"veth\"");
+            let message = format!("'{key}' applies to veth pairs only: write wire = \"veth\"");
             Err(section.error_at(key, message))
         }
     }

@@ -10,8 +10,8 @@ pub(super) fn lacking(wanted_bytes: u64) -> Option<String> {
     let left_bytes = available(&fs::read_to_string("/proc/meminfo").ok()?)?;
     (left_bytes < wanted_bytes).then(|| {
         format!(
-            "the file system may keep {} in memory and this machine has {} left: lower `capacity` in the lab file, or \
-             programs may be ended once it is full",
+            "the file system may keep {} in memory, and this machine has {} left: lower \
+             `capacity` in the lab file, or the kernel may kill programs as it fills",
             show_byte_size(wanted_bytes),
             show_byte_size(left_bytes)
         )

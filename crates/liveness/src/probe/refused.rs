@@ -16,7 +16,7 @@ pub enum RefusedProbeError {
     #[error("the packet is not UDP between the probes' ports")]
     OtherPorts,
     /// It came from a multicast or zero MAC address.
-    #[error("the packet comes from a MAC address that no station has")]
+    #[error("the packet's source MAC address is not that of a single host")]
     SourceMac,
     /// It is not for an address of this end.
     #[error("the packet is for another address")]

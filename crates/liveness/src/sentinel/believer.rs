@@ -50,7 +50,7 @@ pub enum RefusedSummaryError {
     #[error("the summary is no newer than the last of sentinel {0}")]
     Replayed(u32),
     /// Its session is not known, and it answers no challenge: [`Believer::challenge`] the sentinel.
-    #[error("sentinel {0} has begun another session, or somebody repeats an old summary")]
+    #[error("sentinel {0} has begun another session, or this is a replayed summary")]
     OtherSession(u32),
 }
 

@@ -126,7 +126,7 @@ impl Registry {
                     let all = clients.map(|client| client.serial).collect();
                     self.cut_off(
                         all,
-                        "another one of this user's was jammed, not for the first time",
+                        "another doorbell of this user was jammed, not for the first time",
                     );
                 }
             }

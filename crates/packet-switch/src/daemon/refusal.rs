@@ -38,7 +38,7 @@ pub(super) enum Refusal {
     NotThere(String),
     #[error("{0} already exists")]
     Exists(String),
-    #[error("{0} is taken")]
+    #[error("{0} is already in use")]
     Taken(String),
     #[error("{what}: the limit of {max} is reached")]
     Limit { what: &'static str, max: u64 },
@@ -46,16 +46,18 @@ pub(super) enum Refusal {
         "memory of ports that have left is still being freed; the limit of {max} bytes is reached until then"
     )]
     Freeing { max: u64 },
-    #[error("a doorbell of yours was jammed; attach again in {} s", .0.as_secs() + 1)]
+    #[error("one of your doorbells was jammed; attach again in {} s", .0.as_secs() + 1)]
     Paused(Duration),
     #[error("{0} belongs to another user")]
     Foreign(String),
-    #[error("rings of {} slots with buffers of {} bytes: 2 to 4096 slots and a multiple of 64 up to 65536 bytes are possible", .0.slots, .0.buffer_bytes)]
+    #[error(
+        "rings of {} slots with buffers of {} bytes: expected 2 to 4096 slots, and a multiple of \
+         64 bytes up to 65536", .0.slots, .0.buffer_bytes)]
     Shape(Shape),
-    #[error("a virtio-net header of {0} bytes: 0, 10 and 12 are possible")]
+    #[error("a virtio-net header of {0} bytes: expected 0, 10 or 12")]
     Header(u8),
     #[error(
-        "{0} is a member of a trust group: it takes the group's memory at its own seat, and no other"
+        "{0} is a member of a trust group: it can use only the group's memory, at its own seat"
     )]
     Member(String),
     #[error("the rings of a trust group's member are always made anew")]

@@ -323,7 +323,7 @@ impl Registry {
             return Err(Refusal::Foreign(name.to_string()));
         }
         for name in self.ports_of_one_device(name) {
-            let why = format!("{name} was taken away");
+            let why = format!("{name} was removed");
             let tell =
                 |(session, attachment)| (session, Answer::CutOff { attachment, why: why.clone() });
             let farewells: Vec<_> = self.attached_to(&name).into_iter().map(tell).collect();
@@ -346,7 +346,7 @@ impl Registry {
         // Whoever is attached keeps the memory until it lets go; nobody else gets it.
         for (pipe, (session, attachment)) in group.attached() {
             notice(Notice::Detached { name: format!("{name} pipe {pipe}") });
-            let why = format!("{name} was taken away");
+            let why = format!("{name} was removed");
             self.farewells.push((session, Answer::CutOff { attachment, why }));
         }
         if let Some(group) = self.groups.remove(name) {

@@ -41,7 +41,7 @@ fn a_panic_in_what_is_done_for_all_takes_nobodys_port() {
         let [mut a, mut b] = ["vale0:a", "vale0:b"]
             .map(|port| connection.attach_port(&port.parse().unwrap()).unwrap());
         let failed = told.iter().find(|one| matches!(one, Notice::Fault { .. }));
-        let why = "a fault of this program: planted".to_owned();
+        let why = "internal error: planted".to_owned();
         assert_eq!(failed, Some(Notice::Fault { what: part.to_owned(), why }));
         assert!(a.sender.wait(SOON).unwrap() > 0 && a.sender.put(0, &[0xff; 60]), "{part}");
         a.sender.publish(1).unwrap();

@@ -127,7 +127,7 @@ pub enum ConnectionError {
     #[error(transparent)]
     Message(#[from] MessageError),
     /// It sends descriptors that no message has, or more than can be taken.
-    #[error("descriptors that cannot be taken")]
+    #[error("descriptors that cannot be accepted")]
     Descriptors,
     /// It does not read its answers.
     #[error("answers are not read")]

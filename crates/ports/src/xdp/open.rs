@@ -28,7 +28,7 @@ pub enum OpenError {
         queue: u32,
     },
     /// Another socket has the queue.
-    #[error("queue {queue} of {device} is taken by another AF_XDP socket")]
+    #[error("queue {queue} of {device} is in use by another AF_XDP socket")]
     QueueTaken {
         /// Name of the device.
         device: String,

@@ -55,8 +55,8 @@ pub(super) fn emit(source: &Source<'_>, emission: &mut Emission) {
     emission.files.push((path, text));
     emission.lacks.push(source.lack_of_nexthops("NetworkManager"));
     emission.lacks.push(
-        "NetworkManager gives routes and rules the protocol `static`: `clearstream gateway check` calls them \
-         foreign, and `apply` refuses beside them"
+        "NetworkManager gives routes and rules the protocol `static`: `clearstream gateway \
+         check` reports them as foreign, and `apply` refuses to run while they exist"
             .to_owned(),
     );
     emission.lacks.push(

@@ -47,8 +47,8 @@ fn lacks(source: &Source<'_>, emission: &mut Emission) {
     match source.plan.routing.mode {
         Mode::Pairs => {}
         Mode::Hash => emission.lacks.push(
-            "networkd orders the members of a group as it likes, and the order decides the hash: the two ends \
-             of a flow may choose different gateways"
+            "networkd chooses the order of a group's members, and the hash depends on that \
+             order: the two ends of a flow may choose different gateways"
                 .to_owned(),
         ),
         Mode::Resilient(_) => emission.lacks.push(
@@ -56,13 +56,13 @@ fn lacks(source: &Source<'_>, emission: &mut Emission) {
         ),
     }
     if source.plan.gateways.iter().any(|gateway| gateway.weight > WEIGHT_MAX) {
-        emission
-            .lacks
-            .push(format!("networkd takes weights to {WEIGHT_MAX}; greater ones are cut"));
+        emission.lacks.push(format!(
+            "networkd accepts weights up to {WEIGHT_MAX}; larger ones are reduced to that"
+        ));
     }
     emission.lacks.push(
-        "networkd gives nexthops the protocol `static`: `clearstream gateway check` calls them foreign, and \
-         `apply` refuses beside them"
+        "networkd gives nexthops the protocol `static`: `clearstream gateway check` reports them \
+         as foreign, and `apply` refuses to run while they exist"
             .to_owned(),
     );
 }

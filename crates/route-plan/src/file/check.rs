@@ -241,8 +241,9 @@ impl<'a> Reader<'a> {
         for text in texts {
             match text.parse::<HardwareAddress>() {
                 Ok(address) if !address.is_of_one_station() => {
-                    let reason =
-                        format!("{text} is the address of no station: no packet comes from it");
+                    let reason = format!(
+                        "{text} is not the address of a single host: no packet comes from it"
+                    );
                     self.wrong(given.span(), reason);
                 }
                 Ok(address) if self.hardware.insert((network.name.clone(), address)) => {
@@ -424,7 +425,7 @@ fn parse_prefix(text: &str) -> Result<Prefix, String> {
     let address: IpAddr = address.parse().map_err(|_unreadable| wrong())?;
     let bits: u8 = bits.parse().map_err(|_unreadable| wrong())?;
     if bits == 0 {
-        return Err(format!("{text} is every address there is"));
+        return Err(format!("{text} covers all addresses"));
     }
     Prefix::new(address, bits).map_err(|error| error.to_string())
 }
@@ -444,10 +445,13 @@ fn is_reserved(prefix: Prefix, address: IpAddr) -> bool {
 fn name_objection(name: &str, bytes_max: usize) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.is_empty() || name.len() > bytes_max {
-        return Some(format!("has not 1 to {bytes_max} letters"));
+        return Some(format!("must have 1 to {bytes_max} characters"));
     }
     let is_plain = name.chars().all(plain) && !name.starts_with(['.', '-']);
-    (!is_plain).then(|| "has other characters than letters, digits, '.', '_' and '-'".to_owned())
+    (!is_plain).then(|| {
+        "may contain only letters, digits, '.', '_' and '-', and must not begin with '.' or '-'"
+            .to_owned()
+    })
 }
 
 fn interface_objection(name: &str) -> Option<String> {
@@ -457,5 +461,5 @@ fn interface_objection(name: &str) -> Option<String> {
         && name != "."
         && name != ".."
         && name.bytes().all(plain);
-    (!is_name).then(|| format!("is not an interface name (1 to {INTERFACE_BYTES_MAX} letters)"))
+    (!is_name).then(|| format!("is not an interface name (1 to {INTERFACE_BYTES_MAX} characters)"))
 }

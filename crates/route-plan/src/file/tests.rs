@@ -95,13 +95,13 @@ fn every_mistake_is_refused_with_its_line_and_reason() {
             "[[gateway]]",
             "[[gateway]]\nhardware_addresses = { storage = \"01:00:5e:00:00:[01-06]\" }",
             "[[gateway]]",
-            "01:00:5e:00:00:01 is the address of no station",
+            "01:00:5e:00:00:01 is not the address of a single host",
         ),
         (
             "[[gateway]]",
             "[[gateway]]\nhardware_addresses = { storage = \"00:00:00:00:00:[00-05]\" }",
             "[[gateway]]",
-            "00:00:00:00:00:00 is the address of no station",
+            "00:00:00:00:00:00 is not the address of a single host",
         ),
         (
             "network = \"storage\"",

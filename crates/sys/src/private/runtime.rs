@@ -113,7 +113,8 @@ pub fn check_trusted(path: &Path) -> Result<(), PrivateError> {
         |call, error: std::io::Error| SyscallError::new(call, path.display().to_string(), error);
     let stat = rustix::fs::lstat(path).map_err(|error| failed("lstat", error.into()))?;
     let refused = |what: String| {
-        let advice = "take that right from the others (chmod go-w), or name a folder that only you can write to";
+        let advice = "remove the others' permission to write (chmod go-w), or name a folder that only you \
+             can write to";
         Err(PrivateError::NotOurs { path: path.to_owned(), what, advice })
     };
     if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {

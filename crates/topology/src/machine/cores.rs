@@ -77,7 +77,7 @@ fn note_absences(cores: &[Core], clocks: &Clocks, absent: &mut Vec<Absent>) {
         note(absent, "idle states", "no cpuidle driver: the kernel halts, the host decides");
     }
     if clocks.has_given_up {
-        note(absent, "current clock of some cores", "this kernel takes too long to tell it");
+        note(absent, "current clock of some cores", "reading it takes too long on this kernel");
     }
 }
 

@@ -54,7 +54,7 @@ pub enum ClientError {
         target: String,
     },
     /// The server accepts connections but sends nothing.
-    #[error("{target} accepts connections and says nothing: {what}")]
+    #[error("{target} accepts connections but does not answer: {what}")]
     Mute {
         /// `host port N`.
         target: String,
@@ -97,13 +97,13 @@ pub enum ClientError {
         source: LinkError,
     },
     /// The server no longer sends anything.
-    #[error("{target} does not respond any more")]
+    #[error("{target} no longer responds")]
     Silent {
         /// `host port N`.
         target: String,
     },
     /// The server sent a message that is not valid at this point.
-    #[error("{target} does not keep to the protocol ({what})")]
+    #[error("{target} violates the protocol ({what})")]
     Unexpected {
         /// `host port N`.
         target: String,

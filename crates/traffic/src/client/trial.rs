@@ -166,7 +166,7 @@ impl Session {
                 opened.iter().for_each(Opened::greet_again);
             }
         }
-        Err(self.unexpected("the data connections did not get through"))
+        Err(self.unexpected("the data connections could not be made"))
     }
 }
 

@@ -215,7 +215,7 @@ fn check_names(spec: &TestSpec) -> Result<(), Refusal> {
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
     };
     if spec.congestion_control.as_ref().is_some_and(|name| !good(name)) {
-        return Err(bad("the congestion control has no name a kernel could know"));
+        return Err(bad("the name of the congestion control is not valid"));
     }
     let cores_max = 1024;
     if spec.near_cores.len().max(spec.far_cores.len()) > cores_max {
@@ -251,7 +251,7 @@ fn clamp_rate(spec: &mut TestSpec, limits: &Limits) -> Option<Finding> {
         end: Some(End::Far),
         code: "rate-limited".to_owned(),
         text: format!(
-            "the server allows {} a test, so each stream offers {}",
+            "the server allows {} per test, so each stream offers {}",
             units::show_bit_rate(total),
             units::show_bit_rate(share)
         ),

@@ -4,12 +4,13 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 use results::{
-    EndReport, Finding, LatencySummary, Protocol, ReceivePath, RequestResponseOutcome, SendPath,
-    StreamEnd, TcpSummary, TestLimit, UdpStreamEnd, ZeroCopyShare,
+    EndReport, Finding, IntervalSample, LatencySummary, Protocol, ReceivePath,
+    RequestResponseOutcome, SendPath, StreamEnd, TcpSummary, TestLimit, UdpStreamEnd,
+    ZeroCopyShare,
 };
 use stats::LatencyHistogram;
 
-use super::sampler::{Count, Mark, Record};
+use super::sampler::{Count, Mark, Record, StreamMark};
 use super::shared::{Shared, Stream};
 use super::worker::{Ending, Remains};
 use super::{EndOutcome, StreamRole, observe};
@@ -108,9 +109,8 @@ fn stream_end(
     let spec = &shared.spec;
     let mark = |mark: &Option<Mark>| mark.as_ref().map(|mark| mark.streams[position].clone());
     let (began, ended) = (mark(&record.began), mark(&record.ended));
-    let counted = |mark: &Option<super::sampler::StreamMark>| {
-        mark.as_ref().map(|mark| mark.count).unwrap_or_default()
-    };
+    let counted =
+        |mark: &Option<StreamMark>| mark.as_ref().map(|mark| mark.count).unwrap_or_default();
     let (mut before, after) = (counted(&began), counted(&ended));
     if spec.omit_s <= 0.0 {
         // Everything counts, including what arrived before the first mark could be taken.
@@ -120,7 +120,15 @@ fn stream_end(
         before.bytes = stream.counters.bytes_before.load(Ordering::Relaxed).min(after.bytes);
     }
     let drops = drops_between(&began, &ended, spec.omit_s > 0.0);
-    let intervals = record.intervals_of(position);
+    let mut intervals = record.intervals_of(position);
+    let mut bytes = after.bytes - before.bytes;
+    if spec.omit_s > 0.0
+        && let Some(arrived_bytes) = arrived_between(&began, &ended)
+    {
+        let early_bytes = bytes.saturating_sub(arrived_bytes);
+        bytes -= early_bytes;
+        leave_out(&mut intervals, early_bytes);
+    }
     let usage = left.usage;
     let socket = stream.socket.as_fd();
     StreamEnd {
@@ -128,7 +136,7 @@ fn stream_end(
         sending: stream.sends_bulk() || stream.role == StreamRole::Request,
         local: stream.local.clone(),
         remote: stream.remote.clone(),
-        bytes: after.bytes - before.bytes,
+        bytes,
         duration_s: window.stream_duration_s(stream),
         cores: record.cores_of(position),
         incoming_core: record.incoming_core_of(position),
@@ -163,10 +171,26 @@ fn stream_end(
     }
 }
 
+/// Bytes that arrived at a TCP receiver in the measured time. A reader that is behind when it begins takes more than
+/// that from its socket: what had arrived before, and with it more than the path can carry.
+fn arrived_between(began: &Option<StreamMark>, ended: &Option<StreamMark>) -> Option<u64> {
+    let (before, after) = (began.as_ref()?.arrived_bytes?, ended.as_ref()?.arrived_bytes?);
+    Some(after.saturating_sub(before))
+}
+
+/// Takes bytes that arrived before the measured time out of its first samples.
+fn leave_out(intervals: &mut [IntervalSample], mut early_bytes: u64) {
+    for interval in intervals.iter_mut().filter(|interval| !interval.omitted) {
+        let taken_bytes = interval.bytes.min(early_bytes);
+        interval.bytes -= taken_bytes;
+        early_bytes -= taken_bytes;
+    }
+}
+
 /// Messages that a UDP receiver dropped in the measured time.
 fn drops_between(
-    began: &Option<super::sampler::StreamMark>,
-    ended: &Option<super::sampler::StreamMark>,
+    began: &Option<StreamMark>,
+    ended: &Option<StreamMark>,
     omits: bool,
 ) -> Option<u64> {
     match (began.as_ref().and_then(|mark| mark.drops), ended) {
@@ -252,7 +276,7 @@ fn complaint(
         }
         Ending::Closed => None,
         Ending::Silent(patience) => {
-            Some(("peer-silent", format!("nothing moved for {:.1} s", patience.as_secs_f64())))
+            Some(("peer-silent", format!("no data moved for {:.1} s", patience.as_secs_f64())))
         }
         Ending::Unable(error) => Some(("stream-failed", format!("{error}: {}", error.source))),
         // Near the end of the test, the other end may already have reset the connection.

@@ -21,6 +21,14 @@ pub(super) fn tcp_sample(stream: &Stream) -> Option<TcpSample> {
     Some(sample_of(&tcp_info(&stream.socket).ok()?))
 }
 
+/// Bytes that have arrived in order at a receiver's socket since the connection began; `None` for other streams.
+pub(super) fn arrived_bytes(stream: &Stream) -> Option<u64> {
+    if stream.protocol != Protocol::Tcp || stream.role != StreamRole::Receive {
+        return None;
+    }
+    tcp_info(&stream.socket).ok()?.bytes_received()
+}
+
 /// The whole summary of a connection now; the caller fills in `first`.
 pub(super) fn tcp_summary(stream: &Stream, mptcp_asked: bool) -> Option<TcpSummary> {
     if stream.protocol != Protocol::Tcp {

@@ -77,6 +77,8 @@ pub(super) struct StreamMark {
     pub(super) tcp: Option<TcpSample>,
     /// Messages that the socket has dropped so far (UDP receiver).
     pub(super) drops: Option<u64>,
+    /// Bytes that have arrived in order so far, read or not (TCP).
+    pub(super) arrived_bytes: Option<u64>,
 }
 
 /// A stream's counters at one moment.
@@ -191,7 +193,7 @@ impl Sampler<'_> {
         };
         let why = self.pass(omit_s, end_s, false);
         if why == Wake::Silent {
-            let text = format!("nothing moved for {:.1} s", self.silence_max.as_secs_f64());
+            let text = format!("no data moved for {:.1} s", self.silence_max.as_secs_f64());
             self.record.findings.push(("peer-silent", text));
         }
         self.record
@@ -248,6 +250,7 @@ impl Sampler<'_> {
     /// Ends the measured time: reads the counters first, everything else after.
     fn finish_measured(&mut self, why: Wake) {
         let counts = self.counts();
+        let arrived: Vec<_> = self.shared.streams.iter().map(observe::arrived_bytes).collect();
         let mut at_ns = self.shared.now_ns();
         // What moves after the deadline does not count, so stop the senders before the slow
         // readings.
@@ -265,8 +268,10 @@ impl Sampler<'_> {
         self.report_interval(at_ns, &counts, false);
         let mut mark = self.mark();
         mark.at_ns = at_ns;
-        for (stream, count) in mark.streams.iter_mut().zip(counts) {
-            stream.count = count;
+        for (stream, (count, arrived)) in
+            mark.streams.iter_mut().zip(counts.into_iter().zip(arrived))
+        {
+            (stream.count, stream.arrived_bytes) = (count, arrived);
         }
         self.record.ended = Some(mark);
     }
@@ -276,12 +281,14 @@ impl Sampler<'_> {
     }
 
     fn mark(&self) -> Mark {
-        let counts = self.counts();
+        // The clock is read first: a thread that loses its core here must not shorten the measured time.
         let at_ns = self.shared.now_ns();
+        let counts = self.counts();
         let observed = |stream: &Stream, count: Count| StreamMark {
             count,
             tcp: observe::tcp_sample(stream),
             drops: observe::drops_count(stream),
+            arrived_bytes: observe::arrived_bytes(stream),
         };
         let streams = self.shared.streams.iter().zip(counts);
         Mark {

@@ -33,7 +33,7 @@ pub(super) fn memory_bytes(spec: &TestSpec) -> u64 {
 
 pub(super) fn run(worker: &mut Worker<'_>) -> Ending {
     let Some(udp) = &worker.shared.spec.udp else {
-        return Ending::Failed(io::Error::other("the test says nothing of datagrams"));
+        return Ending::Failed(io::Error::other("the test has no datagram settings"));
     };
     worker.block_bytes = u64::from(udp.datagram_bytes);
     let joins = udp.gro

@@ -36,7 +36,7 @@ fn segments_fitting(datagram_bytes: usize) -> usize {
 
 pub(super) fn run(worker: &mut Worker<'_>) -> Ending {
     let Some(udp) = &worker.shared.spec.udp else {
-        return Ending::Failed(io::Error::other("the test says nothing of datagrams"));
+        return Ending::Failed(io::Error::other("the test has no datagram settings"));
     };
     worker.block_bytes = u64::from(udp.datagram_bytes);
     let mut sender = Sender::new(worker, udp);

@@ -111,8 +111,8 @@ impl Places {
         let Caps { places, places_an_address, .. } = self.caps;
         if own_count >= places_an_address && !inner.take_back(now_ms, |seat| seat.owner == owner) {
             return Err(busy(format!(
-                "the server is busy: your address has its {places_an_address} of {places} places; \
-                 try again later"
+                "the server is busy: your address uses all of its {places_an_address} places (of \
+                 {places}); try again later"
             )));
         }
         if inner.seats.len() >= places && !inner.take_back(now_ms, |_| true) {
@@ -155,8 +155,9 @@ impl Places {
             return Err(Refusal::new(
                 RefusalCode::Limit,
                 format!(
-                    "this test needs {} of this server's memory and {} streams; one address may \
-                     have {} and {}; ask for fewer streams, smaller buffers or longer intervals",
+                    "this test needs {} of this server's memory and {} streams; the limit per \
+                     address is {} and {}: use fewer streams, smaller buffers or longer \
+                     intervals",
                     units::show_byte_size(need.bytes),
                     need.streams,
                     units::show_byte_size(most.bytes),
@@ -172,8 +173,8 @@ impl Places {
                 inner.take_back_memory(self.now_ms());
             }
             return Err(busy(format!(
-                "the server is busy: its memory ({} in all, half of it for one address) or its \
-                 streams ({}) are given out to running tests; try again later",
+                "the server is busy: running tests use its memory ({}, at most half of that per \
+                 address) or its streams ({}); try again later",
                 units::show_byte_size(all.bytes),
                 all.streams
             )));

@@ -49,15 +49,15 @@ pub(super) struct Client {
 pub(super) enum SessionEnd {
     #[error("done")]
     Bye,
-    #[error("it asked for nothing any more")]
+    #[error("it was idle for too long")]
     Idle,
-    #[error("it fell silent")]
+    #[error("it stopped answering")]
     Silent,
-    #[error("the server is busy: this place was idle and went to another client")]
+    #[error("the server is busy: this session was idle, so another client got its place")]
     TakenBack,
-    #[error("the server is busy: this session is older than the longest test; connect again")]
+    #[error("the server is busy: this session has lasted longer than any test may; connect again")]
     Lasted,
-    #[error("the server is ending")]
+    #[error("the server is shutting down")]
     Ending,
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -150,7 +150,7 @@ impl Client {
                 return end;
             }
             SessionEnd::Idle => format!(
-                "the server ends connections that ask for nothing for {} s",
+                "the server closes connections that are idle for {} s",
                 self.shared.config.idle_timeout.as_secs()
             ),
             other => other.to_string(),

@@ -144,7 +144,7 @@ fn collect(
         if Instant::now() > deadline {
             let missing = streams.iter().filter(|stream| stream.is_none()).count();
             return Err(SessionEnd::Failed(format!(
-                "{missing} of {} data connections did not come within {} s",
+                "{missing} of {} data connections did not arrive within {} s",
                 plans.len(),
                 STREAMS_TIMEOUT.as_secs()
             )));

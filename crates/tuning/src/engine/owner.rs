@@ -29,7 +29,7 @@ impl Engine<'_> {
         let mut others = self.journal.open().filter(|entry| entry.intent.owner != self.owner);
         if let Some(entry) = others.find(|entry| touched.contains(&entry.intent.key)) {
             let whose = match entry.intent.owner {
-                Owner::Host => "somebody on that host",
+                Owner::Host => "a local user of that host",
                 Owner::Remote(_) => "another client",
             };
             let other = &entry.intent.key;

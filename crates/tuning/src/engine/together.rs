@@ -251,7 +251,7 @@ impl Engine<'_> {
                 (Err(error), _) | (Ok(()), Err(error)) => not_undone(&error),
                 (Ok(()), Ok(now)) if now == *from => Reverted::Restored { was },
                 (Ok(()), Ok(_other)) => Reverted::Failed {
-                    reason: format!("{key}: it did not go back to what it was"),
+                    reason: format!("{key}: its former value could not be restored"),
                     is_privilege: false,
                 },
             });

@@ -217,7 +217,7 @@ impl Engine<'_> {
         match self.world.read(key) {
             Ok(now) if now == *from => Reverted::Restored { was: current },
             Ok(now) => Reverted::Failed {
-                reason: format!("{key}: it did not go back to {from}, it is {now}"),
+                reason: format!("{key}: could not be restored to {from}; it is {now}"),
                 is_privilege: false,
             },
             Err(error) => failed(&error),

@@ -180,6 +180,6 @@ fn of_syscall(key: &Key, error: &SyscallError) -> WorldError {
         Some(Errno::OPNOTSUPP | Errno::NOENT) => {
             WorldError::absent(key, format!("the driver or this kernel does not have it ({text})"))
         }
-        _ => WorldError::refused(key, format!("the kernel does not take it: {text}")),
+        _ => WorldError::refused(key, format!("the kernel rejects it: {text}")),
     }
 }

@@ -46,9 +46,7 @@ impl Host {
         });
         match (found.next(), found.next()) {
             (Some(thread), None) => Ok(thread),
-            (None, _) => {
-                Err(WorldError::absent(key, "there is no such kernel thread to be seen here"))
-            }
+            (None, _) => Err(WorldError::absent(key, "no such kernel thread is visible here")),
             (Some(_), Some(_)) => {
                 Err(WorldError::refused(key, "several kernel threads have that name"))
             }

@@ -44,7 +44,7 @@ fn receive_steering(seen: &Seen<'_>, plan: &mut Plan, end: End, machine: &Machin
         return;
     }
     let why = format!(
-        "core {} spends {:.0}% on packets and has {:.0}% idle, {} idle cores beside it",
+        "core {} spends {:.0}% on packets and {:.0}% idle, while {} cores are idle",
         full.core,
         (full.softirq + full.irq) * 100.0,
         full.idle * 100.0,
@@ -143,7 +143,8 @@ fn interrupts(seen: &Seen<'_>, plan: &mut Plan, end: End, machine: &Machine, nic
         };
         let from = list(&interrupt.allowed_cores);
         let danger = if machine.irqbalance_runs {
-            "irqbalance runs here and moves it back within 10 s unless it is told not to: --persist writes it a ban list (--banirq)"
+            "irqbalance runs here and moves it back within 10 s unless its configuration forbids \
+             it: --persist writes such a list (--banirq)"
         } else {
             "no other core serves it when that one is busy"
         };
@@ -152,7 +153,8 @@ fn interrupts(seen: &Seen<'_>, plan: &mut Plan, end: End, machine: &Machine, nic
             to: to.to_string(),
             why: format!("{} runs on core {away}, {} is on memory node {}", interrupt.name, nic.name, nic.node.unwrap_or(0)),
             source: "kernel Documentation/core-api/irq/irq-affinity.rst; Open-MX 2009; ESnet interrupt binding",
-            effect: "packets are taken where their memory is; what that gives shows `clearstream place`".to_owned(),
+            effect: "packets are processed where their memory is; `clearstream place` measures \
+                the gain".to_owned(),
             predicted_bits_per_s: None,
             risk: Risk::Medium,
             danger,

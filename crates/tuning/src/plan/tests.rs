@@ -363,7 +363,7 @@ fn a_host_that_told_nothing_gets_no_changes() {
     });
     let plan = plan(&results);
     assert!(plan.changes.iter().all(|change| change.end == End::Near), "{:?}", plan.changes);
-    assert!(plan.remarks.iter().any(|line| line.contains("far host told nothing")));
+    assert!(plan.remarks.iter().any(|line| line.contains("far host reported nothing")));
 }
 
 #[test]

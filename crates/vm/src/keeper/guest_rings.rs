@@ -85,7 +85,7 @@ impl GuestRings {
         // Interrupted or not, everything is looked at again.
         rustix::event::poll(&mut fds, most.as_ref()).ok();
         while let Some(why) = seat.poll_cut_off()? {
-            log(&format!("{} has cut the guest off: {why}", S::NAME));
+            log(&format!("{} disconnected the guest: {why}", S::NAME));
             self.end()?;
         }
         let has_link = seat.has_link();

@@ -108,7 +108,7 @@ impl LentPort {
                         // Whoever waits for it may have given up; then this process ends.
                         say.send(Ok(())).ok();
                     } else {
-                        log("the switch is there again");
+                        log("the switch is back");
                     }
                     self.watch(connection);
                     log("the switch has ended");

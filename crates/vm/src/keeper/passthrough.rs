@@ -38,7 +38,7 @@ pub fn mac_of_device(device: &str) -> Result<String, VmError> {
         [a, b, c, d, e, f] if a & 1 == 0 && link.hardware_address != [0; 6] => {
             Ok(format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"))
         }
-        _ => Err(VmError::Invalid(format!("{device} is no Ethernet device"))),
+        _ => Err(VmError::Invalid(format!("{device} is not an Ethernet device"))),
     }
 }
 
@@ -95,7 +95,7 @@ impl QueueKeeper {
             thread::sleep(DEVICE_EVERY);
             opened = Passthrough::open(&self.queue.device, self.queue.queue).ok();
             if opened.is_some() {
-                log(&format!("{} is there again", self.queue));
+                log(&format!("{} is back", self.queue));
             }
         }
     }

@@ -7,6 +7,7 @@ use compare::{
 };
 use units::{Timestamp, count_of};
 
+use crate::tables::Folds;
 use crate::verdict_text::wrapped;
 
 /// Columns of a table, and the index of the one with the intervals.
@@ -229,8 +230,9 @@ fn table(out: &mut String, title: &str, figures: &[&ComparedFigure]) -> std::fmt
         }
         line.trim_end().to_owned()
     };
-    writeln!(out, "\n{title}")?;
-    writeln!(out, "{}", line(&head))?;
+    let (head, rows): (String, Vec<String>) = (line(&head), rows.iter().map(line).collect());
+    let folds = Folds::of(rows.iter().chain([&head]).map(String::as_str));
+    writeln!(out, "\n{title}\n{}", folds.line(&head))?;
     let mut above = None;
     for (figure, row) in figures.iter().zip(&rows) {
         let test = Some((&figure.setting, &figure.differing_settings));
@@ -241,7 +243,7 @@ fn table(out: &mut String, title: &str, figures: &[&ComparedFigure]) -> std::fmt
             }
             above = test;
         }
-        writeln!(out, "{}", line(row))?;
+        writeln!(out, "{}", folds.line(row))?;
     }
     Ok(())
 }

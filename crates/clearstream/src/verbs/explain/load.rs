@@ -93,10 +93,7 @@ fn lines(out: &mut String, after: &After) -> std::fmt::Result {
     let is_unchanged =
         after.host_changes.is_empty() && after.rates.iter().all(ComparedFigure::is_alike);
     if is_unchanged {
-        writeln!(
-            out,
-            "Changed  nothing that the files tell of the hosts, the path or the settings"
-        )?;
+        writeln!(out, "Changed  no recorded fact about the hosts, the path or the settings")?;
     }
     if let Some(verdict) = &after.verdict {
         wrapped(out, "Then     ", &format!("{}: {}", verdict.limit.name(), verdict.summary))?;

@@ -55,7 +55,7 @@ pub(super) fn judge(
         } else {
             "what both files record of the hosts, the path and the test is the same"
         };
-        let words = format!("{same}, so nothing tells what was changed: {outcome}");
+        let words = format!("{same}, so it is unknown what was changed: {outcome}");
         return Ok((verdict, After { host_changes, trial: "inconclusive", words }));
     }
     // An experiment may have confirmed it before: what counts here is the change alone.
@@ -112,7 +112,7 @@ pub(super) fn show(after: &After) -> String {
     wrapped(&mut out, "After    ", &format!("{}: {}", after.trial, after.words)).ok();
     changed_lines(&mut out, &after.host_changes).ok();
     if after.host_changes.is_empty() {
-        writeln!(out, "Changed  no fact of the hosts or the path that the files record").ok();
+        writeln!(out, "Changed  no recorded fact about the hosts or the path").ok();
     }
     out
 }

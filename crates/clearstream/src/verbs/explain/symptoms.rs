@@ -81,7 +81,8 @@ struct AbsentGroup<'a> {
 pub(super) fn run(name: &Path, results: &Results, json: bool) -> VerbResult {
     if is_file_load(results) {
         return Err(VerbError::usage(format!(
-            "{} holds the load of a file system, and symptoms are those of a path: leave out --symptoms",
+            "{} holds file-system load, but symptoms exist only for network tests: leave out \
+             --symptoms",
             crate::store::input_name(name)
         )));
     }
@@ -157,7 +158,7 @@ fn lines(out: &mut String, results: &Results, symptoms: &Symptoms) -> std::fmt::
     }
     if let Some(contradiction) = symptoms.contradiction() {
         writeln!(out)?;
-        wrapped(out, "Beware   ", &contradiction)?;
+        wrapped(out, "Caution  ", &contradiction)?;
     }
     let is_sampled = |one: &Symptom| one.estimate.is_some_and(|told| told.sampling.is_some());
     if symptoms.all().any(|(_, one)| is_sampled(one)) {
@@ -194,8 +195,9 @@ fn section(out: &mut String, group: &SymptomGroup) -> std::fmt::Result {
         title += &format!(": {}", group.test);
     }
     writeln!(out, "\n{title}")?;
+    let mut table = String::new();
     writeln!(
-        out,
+        table,
         "  {:<NAME_COLUMNS$} {:>7} {:<6} {:>16}  {:>2}  source",
         "symptom", "median", "unit", "spread", "n"
     )?;
@@ -203,7 +205,7 @@ fn section(out: &mut String, group: &SymptomGroup) -> std::fmt::Result {
         let Some(estimate) = one.estimate else { continue };
         let (factor, unit) = scale(one.unit, estimate.median);
         writeln!(
-            out,
+            table,
             "  {:<NAME_COLUMNS$} {:>7} {unit:<6} {:>16}  {:>2}  {}",
             one.name,
             digits(one.unit, estimate.median * factor),
@@ -213,6 +215,7 @@ fn section(out: &mut String, group: &SymptomGroup) -> std::fmt::Result {
             one.source.trim_start_matches("tcp_info.")
         )?;
     }
+    *out += &crate::tables::fit(&table);
     Ok(())
 }
 

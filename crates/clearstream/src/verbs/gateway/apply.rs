@@ -43,10 +43,10 @@ pub(super) struct WhereOptions {
 /// Options of `gateway apply`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway apply cumulus.toml --host wolf01\n  \
-    clearstream gateway apply cumulus.toml --host wolf01 --replace   over others' routes, until revert\n  \
+    clearstream gateway apply cumulus --host s1\n  \
+    clearstream gateway apply cumulus --host s1 --replace  over others' routes, until revert\n  \
     clearstream gateway apply cumulus --lab cumulus\n  \
-    clearstream gateway apply cumulus.toml --ssh           on all its machines\n\n\
+    clearstream gateway apply cumulus --ssh                on all its machines\n\n\
     All or nothing: every change is journalled on disk before it is made, and all are undone if one\n\
     fails. Exit code 1: a foreign object is in the way, or a gateway's hardware address is unknown\n\
     (`follow`); 2: this machine is not that host of the plan; 4: this kernel lacks a setting or\n\
@@ -68,7 +68,7 @@ pub(crate) struct ApplyArgs {
     clearstream gateway revert\n  \
     clearstream gateway revert --lab cumulus\n\n\
     Everything that `apply` changed is restored byte for byte, even after a crash. What\n\
-    somebody else has changed since is left alone and named (exit code 5).")]
+    something else has changed since is left alone and named (exit code 5).")]
 pub(crate) struct RevertArgs {
     #[command(flatten)]
     place: WhereOptions,
@@ -131,7 +131,10 @@ fn report((plan, role): (&Plan, Role<'_>), name: &str, made: &Made, json: bool) 
     if let Some((reason, is_privilege)) = failed {
         let left = made.applied.left.len();
         let stays = if left > 0 {
-            format!("; {} left in force, to undo with `revert`", count_of(left as u64, "change"))
+            format!(
+                "; {} still in force: `clearstream gateway revert` undoes them",
+                count_of(left as u64, "change")
+            )
         } else {
             String::new()
         };
@@ -149,7 +152,7 @@ fn report((plan, role): (&Plan, Role<'_>), name: &str, made: &Made, json: bool) 
     }
     let mut out = crate::out::stdout();
     match made.commands.len() {
-        0 => writeln!(out, "{name}  is as the plan wants it")?,
+        0 => writeln!(out, "{name}  matches the plan")?,
         count => writeln!(out, "{name}  {} made", count_of(count as u64, "change"))?,
     }
     Ok(Exit::Ok)
@@ -179,19 +182,23 @@ pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
     } else {
         let mut out = crate::out::stdout();
         for line in &left {
-            writeln!(out, "{name}  left: {line}")?;
+            writeln!(out, "{name}  left unchanged: {line}")?;
         }
         let undone = count_of((outcomes.len() - left.len()) as u64, "change");
-        writeln!(out, "{name}  {undone} undone")?;
+        match outcomes.len() {
+            0 => writeln!(out, "{name}  nothing to revert: no plan is applied here")?,
+            _some => writeln!(out, "{name}  {undone} undone")?,
+        }
     }
     Ok(if left.is_empty() { Exit::Ok } else { Exit::Partial })
 }
 
 fn left_behind(outcome: &RevertOutcome) -> Option<String> {
     match &outcome.result {
-        Reverted::Foreign { .. } => {
-            Some(format!("{}: somebody else has changed it since", outcome.key))
-        }
+        Reverted::Foreign { .. } => Some(format!(
+            "{}: changed by something else since (--force reverts it all the same)",
+            outcome.key
+        )),
         Reverted::Failed { reason, .. } => Some(reason.clone()),
         _settled => None,
     }

@@ -2,29 +2,32 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gateway::{Drift, Facts};
-use route_plan::{Plan, Role};
+use route_plan::{Host, Plan, Role};
 use serde::{Deserialize, Serialize};
+use watch::StateFile;
 
 use super::apply::WhereOptions;
 use super::hosts::{self, Answers, Hosts, Work};
 use super::plan::print_json;
 use super::read_plan;
+use super::watch::state_file;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError, chain};
 
 /// Options of `gateway check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway check cumulus.toml --host wolf01\n  \
+    clearstream gateway check cumulus --host s1\n  \
     clearstream gateway check cumulus --lab cumulus\n\n\
     Settings, nexthops, groups, routes, rules and marks are compared with the plan, and the kernel\n\
     is asked through which gateway it would send packets to every other host. Several hosts are also\n\
     compared with each other: both ends of every pair must use the same gateway, hardware addresses\n\
-    and packet sizes must match. Exit code 3: something has drifted; 2: this machine is not\n\
-    that host of the plan.")]
+    and packet sizes must match. Drained gateways, and those off which `gateway watch` has moved\n\
+    flows, are reported but are not drift. Exit code 3: something has drifted; 2: this machine is\n\
+    not that host of the plan.")]
 pub(crate) struct CheckArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]
@@ -39,7 +42,17 @@ struct Checked {
     host: String,
     drifts: Vec<Told>,
     drained: Vec<String>,
+    /// Absent from answers of earlier versions.
+    #[serde(default)]
+    moved: Vec<Moved>,
     facts: Facts,
+}
+
+/// A gateway off which a watcher has moved the host's flows.
+#[derive(Debug, Serialize, Deserialize)]
+struct Moved {
+    gateway: String,
+    state: String,
 }
 
 /// A drift in its JSON form.
@@ -65,25 +78,49 @@ pub(super) fn run(args: &CheckArgs, json: bool) -> VerbResult {
         true => VerbError::missing(chain(&error)),
         false => VerbError::from_error(&error),
     };
-    let up = gateway::undrained(&plan, &args.place.state())
-        .map_err(|error| VerbError::from_error(&error))?;
+    let state = args.place.state();
+    let mut up =
+        gateway::undrained(&plan, &state).map_err(|error| VerbError::from_error(&error))?;
+    let (mut drained, mut moved) = (Vec::new(), Vec::new());
+    if let Role::Host(host) = role {
+        let gateways = plan.gateways.iter().zip(&up).filter(|(_, is_up)| !**is_up);
+        drained.extend(gateways.map(|(gateway, _)| gateway.name.clone()));
+        moved = moved_by_watcher(&plan, host, &state, &mut up)?;
+    }
     let drifts = gateway::check(&plan, role, &up).map_err(failed)?;
-    let drained = match role {
-        Role::Host(_) => {
-            let gateways = plan.gateways.iter().zip(up).filter(|(_, is_up)| !is_up);
-            gateways.map(|(gateway, _)| gateway.name.clone()).collect()
-        }
-        Role::Gateway(..) => Vec::new(),
-    };
     let facts = gateway::facts(&plan, role).map_err(failed)?;
     let drifts = drifts.into_iter().map(Told::from).collect();
-    let checked = Checked { host: name, drifts, drained, facts };
+    let checked = Checked { host: name, drifts, drained, moved, facts };
     if json {
         print_json(&serde_json::to_value(&checked).map_err(VerbError::failed)?)?;
     } else {
         tell(&checked)?;
     }
     Ok(if checked.drifts.is_empty() { Exit::Ok } else { Exit::GateFailed })
+}
+
+/// Gateways that the watcher's record has out of use and that no flow of the host uses; they are no longer `up`. A record
+/// of a watcher that has ended says nothing of gateways that are in use again.
+fn moved_by_watcher(
+    plan: &Plan,
+    host: &Host,
+    state: &Path,
+    up: &mut [bool],
+) -> Result<Vec<Moved>, VerbError> {
+    let Ok(record) = StateFile::read(&state_file(state, plan), &plan.name) else {
+        return Ok(Vec::new());
+    };
+    let used = gateway::used(plan, host, state).map_err(|error| VerbError::from_error(&error))?;
+    let mut moved = Vec::new();
+    for ((gateway, is_up), is_used) in plan.gateways.iter().zip(up).zip(used) {
+        let known = record.gateways.iter().find(|one| one.name == gateway.name && !one.is_used);
+        if let Some(known) = known.filter(|_| *is_up && !is_used) {
+            *is_up = false;
+            let state = known.state.clone();
+            moved.push(Moved { gateway: gateway.name.clone(), state });
+        }
+    }
+    Ok(moved)
 }
 
 fn tell(checked: &Checked) -> Result<(), VerbError> {
@@ -95,8 +132,21 @@ fn tell(checked: &Checked) -> Result<(), VerbError> {
     for gateway in &checked.drained {
         writeln!(out, "{name}  drained    {gateway}, until `clearstream gateway undrain`")?;
     }
+    for Moved { gateway, state } in &checked.moved {
+        let found = match &state[..] {
+            "up" => "has not moved them back yet".to_owned(),
+            "mtu_hole" => "found an MTU black hole there".to_owned(),
+            state => format!("found it {state}"),
+        };
+        writeln!(
+            out,
+            "{name}  moved off  {gateway}, by `clearstream gateway watch`, which {found}"
+        )?;
+    }
     if checked.drifts.is_empty() {
-        writeln!(out, "{name}  is as the plan wants it")?;
+        let is_whole = checked.drained.is_empty() && checked.moved.is_empty();
+        let rest = if is_whole { "" } else { "otherwise " };
+        writeln!(out, "{name}  {rest}matches the plan")?;
     }
     Ok(())
 }

@@ -22,10 +22,10 @@ const NAMED_COUNT_MAX: usize = 5;
 /// Options of `gateway drain`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway drain cumulus.toml sn3 --ssh        all hosts; then sn3 must forward nothing\n  \
+    clearstream gateway drain cumulus g3 --ssh      all hosts; then g3 must forward nothing\n  \
     clearstream gateway drain cumulus g2 --lab cumulus\n  \
-    clearstream gateway drain cumulus.toml sn3 --host wolf01   this host's flows only\n  \
-    clearstream gateway drain cumulus.toml sn3 --host sn3      on sn3: wait until nothing is forwarded\n\n\
+    clearstream gateway drain cumulus g3 --host s1  this host's flows only\n  \
+    clearstream gateway drain cumulus g3 --host g3  on g3: wait until nothing is forwarded\n\n\
     Each group and route is replaced by one message, so that packets always have a route. The\n\
     gateway stays drained, even when the plan is applied again and after a reboot, until `undrain`.\n\
     Exit code 3: the gateway still forwards packets; their senders, hosts that are not in the plan,\n\
@@ -102,7 +102,7 @@ impl UndrainArgs {
                 let asked = &self.gateway;
                 let what = match found {
                     Some(_) => {
-                        format!("'{asked}' is a host of the plan '{}', no gateway", plan.name)
+                        format!("'{asked}' is a host of the plan '{}', not a gateway", plan.name)
                     }
                     None => format!("the plan '{}' has no gateway '{asked}'", plan.name),
                 };

@@ -16,9 +16,9 @@ use crate::plans::{parse, plan_text};
 /// Options of `gateway emit`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway emit cumulus.toml --host wolf01 --to networkd\n  \
-    clearstream gateway emit cumulus.toml --host wolf01 --to ifupdown --root /tmp/wolf01\n  \
-    clearstream gateway emit cumulus.toml --to ansible --root playbook\n\n\
+    clearstream gateway emit cumulus --host s1 --to networkd\n  \
+    clearstream gateway emit cumulus --host s1 --to ifupdown --root /tmp/s1\n  \
+    clearstream gateway emit cumulus --to ansible --root playbook\n\n\
     Without --root the files are printed. What the system cannot express is named on standard error;\n\
     `unit`, `ansible` and `ifupdown` express the whole plan; `clearstream help gateways` lists what\n\
     each lacks.")]
@@ -97,8 +97,8 @@ pub(super) fn run(args: &EmitArgs, json: bool) -> VerbResult {
     if program.is_none() && matches!(system, System::Unit | System::Ansible) {
         writeln!(
             crate::out::stderr(),
-            "{name}: the units run {PACKAGED_PROGRAM}: the program that emits them is not installed where only root \
-             could replace it"
+            "{name}: the units run {PACKAGED_PROGRAM}, because users other than root could \
+             replace the program that emitted them"
         )?;
     }
     if json {
@@ -143,7 +143,10 @@ fn is_private(path: &Path) -> bool {
 fn write_new(place: &Path, text: &str) -> Result<(), VerbError> {
     let failed = |error: std::io::Error| VerbError::failed(format!("{}: {error}", place.display()));
     if place.components().any(|part| part == Component::ParentDir) {
-        return Err(VerbError::usage(format!("{}: leads elsewhere", place.display())));
+        return Err(VerbError::usage(format!(
+            "{}: '..' could lead out of the folder",
+            place.display()
+        )));
     }
     if let Some(folder) = place.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;

@@ -18,8 +18,8 @@ const UDP: u8 = 17;
 /// Options of `gateway explain`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway explain nid0001:40000 wolf03:1191 --plan cumulus.toml\n  \
-    clearstream gateway explain 10.100.1.7:40000 10.10.0.23:1191 --plan cumulus.toml\n  \
+    clearstream gateway explain c1:40000 s2:1191 --plan cumulus\n  \
+    clearstream gateway explain 10.100.0.1:40000 10.10.0.22:1191 --plan cumulus\n  \
     clearstream lab exec c1 -- clearstream gateway explain c1:1 s1:1 --plan cumulus --ask\n\n\
     In mode `pairs` the plan alone decides; in the other modes the kernel's hash is computed from the\n\
     plan's seed and policy. All gateways are assumed to be up.")]
@@ -47,7 +47,7 @@ pub(super) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
     let destination = end(&plan, &args.destination)?;
     if source.is_ipv4() != destination.is_ipv4() {
         return Err(VerbError::usage(format!(
-            "{source} and {destination} are of different families"
+            "{source} and {destination} belong to different address families"
         )));
     }
     let flow = Flow {
@@ -102,7 +102,7 @@ fn end(plan: &Plan, text: &str) -> Result<SocketAddr, VerbError> {
     match plan.find(name) {
         Some(Role::Host(host)) => Ok(SocketAddr::new(host.port.address, port)),
         Some(Role::Gateway(..)) => {
-            Err(VerbError::usage(format!("'{name}' is a gateway; name the hosts at the ends")))
+            Err(VerbError::usage(format!("'{name}' is a gateway; name the two end hosts")))
         }
         None => Err(wrong()),
     }
@@ -118,7 +118,7 @@ fn how(plan: &Plan, by: &By) -> String {
         By::Pair { .. } => "by the pair of hosts; there is no other gateway".to_owned(),
         By::Hash(hash) => {
             let what = if routing.mode == Mode::Pairs {
-                "by the multipath route for hosts that the plan does not have"
+                "by the multipath route for hosts outside the plan"
             } else {
                 "by hash"
             };
@@ -138,12 +138,12 @@ fn show(plan: &Plan, flow: &Flow, prediction: &Prediction) -> VerbResult {
     writeln!(out, "Gateway   {}, {}", gateway.name, how(plan, &prediction.by))?;
     writeln!(
         out,
-        "There     {} -> next hop {} on '{}' -> {}",
+        "Forward   {} -> next hop {} on '{}' -> {}",
         flow.source, near.address, plan.networks[prediction.from].name, flow.destination
     )?;
     writeln!(
         out,
-        "Back      {} -> next hop {} on '{}' -> {}",
+        "Return    {} -> next hop {} on '{}' -> {}",
         flow.destination, far.address, plan.networks[prediction.to].name, flow.source
     )?;
     Ok(Exit::Ok)

@@ -68,7 +68,9 @@ pub(super) fn names(place: Hosts<'_>, plan: Option<&Plan>) -> Result<Vec<String>
         }
         (Hosts::Ssh { .. }, Some(plan)) => {
             if let Some(name) = plan.names().find(|name| name.starts_with('-')) {
-                return Err(VerbError::usage(format!("'{name}' would be an option of ssh")));
+                return Err(VerbError::usage(format!(
+                    "host '{name}': ssh would read a name that begins with - as an option"
+                )));
             }
             Ok(plan.names().map(str::to_owned).collect())
         }
@@ -119,7 +121,7 @@ impl Answers {
         for (name, output) in names.iter().zip(outputs) {
             match output.into_inner().unwrap_or_else(PoisonError::into_inner) {
                 Some(output) => self.take(name, &output?, json)?,
-                None => return Err(VerbError::failed(format!("{name}: it was not asked"))),
+                None => return Err(VerbError::failed(format!("{name}: not reached"))),
             }
         }
         Ok(())
@@ -167,8 +169,8 @@ impl Answers {
             Some(0) => Ok(Exit::Ok),
             Some(3) => Ok(Exit::GateFailed),
             Some(5) => Ok(Exit::Partial),
-            Some(4) => Err(VerbError::missing("not on every host: see above")),
-            _failed => Err(VerbError::failed("not on every host: see above")),
+            Some(4) => Err(VerbError::missing("failed on some hosts: see above")),
+            _failed => Err(VerbError::failed("failed on some hosts: see above")),
         }
     }
 }

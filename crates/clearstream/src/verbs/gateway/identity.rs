@@ -40,7 +40,7 @@ pub(super) fn refuse_other_name(name: &str) -> Result<(), VerbError> {
     if is_own_name(name) {
         return Ok(());
     }
-    Err(elsewhere(name, "and only --plan PLAN tells it by its addresses"))
+    Err(elsewhere(name, "and only with --plan PLAN can it be identified by its addresses"))
 }
 
 fn elsewhere(name: &str, why: &str) -> VerbError {

@@ -19,12 +19,12 @@ const LISTING_BYTES_MAX: usize = 1 << 20;
 /// Options of `gateway plan`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway plan cumulus.toml\n  \
-    clearstream gateway plan cumulus.toml --host wolf01           commands, from nothing\n  \
-    clearstream gateway plan cumulus.toml --host wolf01 --here    against what this host has\n  \
-    clearstream gateway plan cumulus.toml --simulate --clients 10000 --gateways 100\n  \
-    clearstream gateway plan cumulus.toml --search-seed 1000\n  \
-    clearstream gateway plan cumulus.toml --host wolf01 --review /etc/sysconfig/route-ib1\n\n\
+    clearstream gateway plan cumulus\n  \
+    clearstream gateway plan cumulus --host s1           commands, from nothing\n  \
+    clearstream gateway plan cumulus --host s1 --here    against what this host has\n  \
+    clearstream gateway plan cumulus --simulate --clients 10000 --gateways 100\n  \
+    clearstream gateway plan hashed.toml --search-seed 1000  with mode hash or resilient\n  \
+    clearstream gateway plan cumulus --host s1 --review /etc/sysconfig/route-ib1\n\n\
     Nothing is changed. A mistake in the plan is reported with its line (exit code 2). Foreign\n\
     objects in the way, and contradictions in a reviewed file, are named too (exit code 3).")]
 pub(crate) struct PlanArgs {
@@ -158,7 +158,9 @@ fn verdict(difference: &Difference) -> Exit {
 
 fn reviewed(plan: &Plan, role: Role<'_>, listing: &str, json: bool) -> VerbResult {
     let Role::Host(host) = role else {
-        return Err(VerbError::usage("a gateway has no routes of the plan to review; name a host"));
+        return Err(VerbError::usage(
+            "the plan gives a gateway no routes, so there is nothing to review; name a host",
+        ));
     };
     let findings = review(plan, host.network, listing);
     if json {

@@ -69,7 +69,7 @@ pub(super) fn overview(plan: &Plan, balance: &Result<Balance, String>) -> String
 fn balance_lines(out: &mut String, plan: &Plan, balance: &Balance) {
     writeln!(
         out,
-        "Balance   {}, one a pair of hosts: the busiest gateway carries {:.2} x its share",
+        "Balance   {}, one per pair of hosts: the busiest gateway carries {:.2} x its share",
         count_of(balance.flows_count, "flow"),
         balance.busiest
     )
@@ -167,7 +167,7 @@ pub(super) fn host(
         )
         .ok();
     } else {
-        writeln!(out, "Found     not read: this machine is another host (--here says otherwise)")
+        writeln!(out, "Found     not read: this machine is not that host (--here overrides this)")
             .ok();
     }
     writeln!(
@@ -188,8 +188,8 @@ pub(super) fn host(
         let names = unknown_names(plan, difference).join(", ");
         writeln!(
             out,
-            "Unknown   hardware addresses of {names}: marks of their packets are not in these changes; `apply` looks \
-             for them on the link, or `hardware_addresses` in the plan gives them"
+            "Unknown   hardware addresses of {names}: these changes lack the marks of their \
+             packets; `apply` looks them up on the link, or set `hardware_addresses` in the plan"
         )
         .ok();
     }

@@ -104,28 +104,28 @@ fn show(scale: &Scale, flows: u32, rows: &[(&str, usize, Vec<Balance>)]) -> Verb
     let mut out = crate::out::stdout();
     writeln!(
         out,
-        "{} clients x {} servers, {} a pair, over {} gateways; busiest gateway over its share:",
+        "{} clients x {} servers, {} per pair, over {} gateways; load of the busiest gateway \
+         relative to its share:",
         scale.clients_count,
         scale.servers_count,
         units::show_count_of(u64::from(flows), "flow"),
         scale.gateways_count
     )?;
-    writeln!(
-        out,
-        "{:<16} {:>6} {:>8} {:>8} {:>14} {:>13}",
+    let mut table = format!(
+        "{:<16} {:>6} {:>8} {:>8} {:>14} {:>13}\n",
         "mode", "seeds", "median", "worst", "client median", "client worst"
-    )?;
+    );
     for (name, seeds_count, balances) in rows {
         let middle = &balances[balances.len() / 2];
         let worst = balances.last().map_or(1.0, |balance| balance.busiest);
         let client = middle.sides.first();
-        writeln!(
-            out,
-            "{name:<16} {seeds_count:>6} {:>8.3} {worst:>8.3} {:>14.2} {:>13.2}",
+        table += &format!(
+            "{name:<16} {seeds_count:>6} {:>8.3} {worst:>8.3} {:>14.2} {:>13.2}\n",
             middle.busiest,
             client.map_or(1.0, |side| side.median),
             client.map_or(1.0, |side| side.worst),
-        )?;
+        );
     }
+    write!(out, "{}", crate::tables::fit(&table))?;
     Ok(Exit::Ok)
 }

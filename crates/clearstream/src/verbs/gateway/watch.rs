@@ -50,10 +50,10 @@ struct EndOptions {
 /// Options of `gateway watch`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    openssl rand -hex 16 > watch.key; chmod 600 watch.key             once; the same file on all hosts\n  \
-    clearstream gateway watch cumulus.toml --host nid0001 --key-file watch.key\n  \
-    clearstream --json gateway watch cumulus.toml --metrics /var/lib/node_exporter/gateways.prom\n  \
-    clearstream gateway watch cumulus.toml --no-steer                 watch only\n\n\
+    openssl rand -hex 16 > watch.key; chmod 600 watch.key  once; the same file on all hosts\n  \
+    clearstream gateway watch cumulus --host c1 --key-file watch.key\n  \
+    clearstream --json gateway watch cumulus --metrics /var/lib/node_exporter/gateways.prom\n  \
+    clearstream gateway watch cumulus --no-steer           watch only\n\n\
     Probes go through every gateway to hosts of the other networks, which send them back through\n\
     the gateway through which they came: run this on both sides. Where probes are not answered, the\n\
     routes that `apply` made are moved to the other gateways, but never off the last one. When this\n\
@@ -91,7 +91,7 @@ pub(crate) struct WatchArgs {
 /// Options of `gateway reflect`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway reflect cumulus.toml --host wolf01 --key-file watch.key\n\n\
+    clearstream gateway reflect cumulus --host s1 --key-file watch.key\n\n\
     For far hosts whose own routes are not to be moved. Only hosts of the plan on other networks are\n\
     answered, with no more bytes than they sent, and each at a limited rate. `gateway watch` also\n\
     answers probes.")]
@@ -145,7 +145,7 @@ fn read_key(path: &Path) -> Result<Key, VerbError> {
     let file = File::open(path).map_err(|error| refused(&error.to_string()))?;
     let metadata = file.metadata().map_err(|error| refused(&error.to_string()))?;
     if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(refused("others can read this key or change it: chmod 600"));
+        return Err(refused("other users can read or change this key: chmod 600"));
     }
     let mut text = String::new();
     let read = file.take(KEY_FILE_BYTES_MAX + 1).read_to_string(&mut text);
@@ -166,12 +166,17 @@ impl Steering for Unmoved {
     }
 }
 
+/// Where the watcher of a plan records what it knows of its gateways.
+pub(super) fn state_file(state: &Path, plan: &Plan) -> PathBuf {
+    state.join(format!("watch-{:016x}.json", plan_id(plan)))
+}
+
 pub(super) fn run(args: &WatchArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.end.plan)?;
     let host = args.end.host(&plan)?;
     let key = args.end.key(&plan)?;
     let state = args.state.clone().unwrap_or_else(|| default_state("gateway"));
-    let state_file = state.join(format!("watch-{:016x}.json", plan_id(&plan)));
+    let state_file = state_file(&state, &plan);
     let were_down = StateFile::read(&state_file, &plan.name).map(|file| file.were_down());
     let asked = Asked {
         far: args.far.clone(),
@@ -202,7 +207,8 @@ pub(super) fn run(args: &WatchArgs, json: bool) -> VerbResult {
         if let Err(error) = Promptness::ask().priority {
             let why = chain(&error);
             recorder.complaint(&format!(
-                "no real-time priority ({why}): rounds for which this watcher is late do not count"
+                "no real-time priority ({why}): rounds in which this watcher runs late are not \
+                 counted"
             ));
         }
         outcome = watch.run(stop.as_fd(), &mut *steering, &mut recorder);
@@ -220,7 +226,7 @@ pub(super) fn reflect(args: &ReflectArgs, json: bool) -> VerbResult {
     let options = reflect_options(&plan, host, key);
     let reflecting = Reflecting::open(&options).map_err(|error| explained(&error))?;
     let sources = options.sources.len();
-    writeln!(crate::out::stderr(), "{} answers the probes of {sources} hosts", host.name)?;
+    writeln!(crate::out::stderr(), "{} answers probes from {sources} hosts", host.name)?;
     let counters = until_a_signal(Some(reflecting), |stop| {
         // Blocks until a signal comes.
         let mut set = [rustix::event::PollFd::new(stop, rustix::event::PollFlags::IN)];
@@ -276,7 +282,7 @@ fn records(args: &WatchArgs, json: bool, state_file: &Path) -> Result<Records, V
         && !std::path::absolute(path).is_ok_and(|path| has_folder(&path) && !path.is_dir())
     {
         return Err(VerbError::usage(format!(
-            "--metrics {}: no file can be there",
+            "--metrics {}: not a file name in an existing folder",
             path.display()
         )));
     }
@@ -307,7 +313,8 @@ fn say_start(plan: &Plan, host: &Host, named: &[String]) -> Result<(), VerbError
     let name = &host.name;
     writeln!(
         crate::out::stderr(),
-        "{name} watches {count} gateways, {interval:?} x {multiplier}, by answers of {far}"
+        "{name} watches {count} gateways: a probe every {interval:?}, {multiplier} missed rounds \
+         count as a failure, answers from {far}"
     )?;
     Ok(())
 }

@@ -40,8 +40,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream gateway weights cumulus --lab cumulus\n  \
-    clearstream gateway weights cumulus.toml --host nid0001     far hosts run `clearstream serve`\n  \
-    clearstream gateway weights cumulus.toml -o weights.json    each test, with all its figures\n\n\
+    clearstream gateway weights cumulus --host c1        far hosts run `clearstream serve`\n  \
+    clearstream gateway weights cumulus -o weights.json  each test, with all its figures\n\n\
     In mode `pairs` each pair of hosts has one gateway: a test between them goes through it.\n\
     Gateways are measured one at a time and in turns. Weights are printed in the plan's syntax, as\n\
     the smallest numbers that fit the measured rates; the plan is not changed. A gateway can carry at\n\
@@ -122,7 +122,8 @@ fn own_host<'a>(args: &WeightsArgs, plan: &'a Plan) -> Result<&'a Host, VerbErro
 fn ways<'a>(plan: &'a Plan, own: Option<&'a Host>) -> Result<Vec<Way<'a>>, VerbError> {
     if plan.routing.mode != Mode::Pairs {
         return Err(VerbError::usage(
-            "weights are measured in the mode pairs, in which a pair of hosts has one gateway; this plan hashes flows",
+            "weights can be measured only in mode `pairs`, where each pair of hosts uses one \
+             gateway; this plan hashes flows",
         ));
     }
     let chooser = Chooser::new(plan, None);
@@ -135,7 +136,7 @@ fn ways<'a>(plan: &'a Plan, own: Option<&'a Host>) -> Result<Vec<Way<'a>>, VerbE
             let name = &plan.gateways[gateway].name;
             let whose = own.map_or("the plan", |own| &own.name);
             VerbError::failed(format!(
-                "no pair of hosts of {whose} takes {name}: measure from another host"
+                "no pair of hosts of {whose} uses {name}: measure from another host"
             ))
         })
     };
@@ -249,10 +250,10 @@ fn shown(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     let mut line = |line: String| writeln!(text, "{line}").unwrap_or_default();
-    line(format!(
-        "{:<12} {:>12} {:>31} {:>6}  {}",
+    let mut table = format!(
+        "{:<12} {:>12} {:>31} {:>6}  {}\n",
         "gateway", "median", "interval (confidence)", "weight", "measured"
-    ));
+    );
     for ((gateway, weighed), way) in plan.gateways.iter().zip(&proposal.gateways).zip(ways) {
         let rate = &weighed.rate;
         let interval = match rate.count {
@@ -265,17 +266,18 @@ fn shown(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> String {
             ),
         };
         let (median, tests) = (show_bit_rate(rate.median), count_of(rate.count as u64, "test"));
-        line(format!(
-            "{:<12} {median:>12} {interval:>31} {:>6}  {tests} from {} to {}",
+        table += &format!(
+            "{:<12} {median:>12} {interval:>31} {:>6}  {tests} from {} to {}\n",
             gateway.name, weighed.weight, way.near.name, way.far.name
-        ));
+        );
     }
+    line(crate::tables::fit(&table).trim_end().to_owned());
     if !proposal.is_different {
-        line("no difference larger than the noise, or than 5 %: equal weights".to_owned());
+        line("no difference beyond the noise, or beyond 5%: equal weights".to_owned());
     } else if is_within_chance(proposal) {
         line(format!(
-            "so few tests tell no difference from noise: equal gateways can look like this; --repeat {REPEATS_TELLING} \
-             or more"
+            "too few tests to tell a difference from noise: use --repeat {REPEATS_TELLING} or \
+             more"
         ));
     }
     let is_so = |(gateway, weighed): (&route_plan::Gateway, &route_plan::Weighed)| {

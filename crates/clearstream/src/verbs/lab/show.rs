@@ -31,7 +31,7 @@ pub(super) fn hosts(out: &mut impl Write, plan: &LabPlan) -> io::Result<()> {
         let clients = files.clients.join(" ");
         writeln!(
             out,
-            "  {:<12} {}, kept by {servers}, mounted on {clients}",
+            "  {:<12} {}, served by {servers}, mounted on {clients}",
             point.display(),
             files.kind
         )?;
@@ -186,14 +186,14 @@ fn direction(out: &mut impl Write, counted: &DirectionCounters) -> io::Result<()
     if counted.overflow_frames_count + counted.refused_frames_count > 0 {
         writeln!(
             out,
-            "    the emulation itself lost {} frames for lack of memory, {} were refused",
+            "    the emulation itself lost {} frames for lack of memory and refused {}",
             counted.overflow_frames_count, counted.refused_frames_count,
         )?;
     }
     if let Some(late) = &counted.lateness {
         writeln!(
             out,
-            "    released late by {} (median), {} (99%), {} (at most)",
+            "    released late by {} (median), {} (p99), {} (max)",
             show_seconds(late.p50_s),
             show_seconds(late.p99_s),
             show_seconds(late.max_s),

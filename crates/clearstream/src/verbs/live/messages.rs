@@ -173,7 +173,7 @@ fn text(told: &[(RankMessages, Duration)], elapsed_s: f64) -> String {
     messages_text::table(&mut out, &ranks).ok();
     for (rank, silent) in told.iter().filter(|(_, silent)| !silent.is_zero()) {
         let (name, silent_s) = (messages_text::name(rank), silent.as_secs());
-        writeln!(out, "{name} has made no call of MPI for {silent_s} s, or does not run").ok();
+        writeln!(out, "{name} has made no MPI call for {silent_s} s, or is not running").ok();
     }
     if let Some(limit) = judge_messages(&ranks) {
         messages_text::verdict(&mut out, limit, &ranks).ok();

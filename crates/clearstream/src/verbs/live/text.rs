@@ -1,10 +1,14 @@
-//! The view as text: 80 columns, one line per interval, the heading every 20 lines.
+//! The view as text: 80 columns, or 60 without bars, one line per interval, the heading every 20 lines.
 
 use super::meter::Meter;
 use super::{Ends, Ticks};
 
 /// Lines between two headings.
 const HEADING_EVERY: u64 = 20;
+/// Columns of a line with bars, and of the figures before them, of one end and of both.
+const WIDE_COLUMNS: usize = 80;
+const ONE_COLUMNS: usize = 49;
+const BOTH_COLUMNS: usize = 59;
 
 /// Characters for eight levels of a bar, lowest first.
 #[derive(Debug, Clone, Copy)]
@@ -78,22 +82,29 @@ pub(super) fn summary(ends: &Ends) -> String {
     text
 }
 
+/// The line without its bars, which follow the figures, on a terminal that has no room for them.
+fn for_terminal(line: String, figures_columns: usize) -> String {
+    let has_room = crate::out::table_columns() >= WIDE_COLUMNS;
+    trimmed(if has_room { line } else { line.chars().take(figures_columns).collect() })
+}
+
 fn heading(ends: &Ends) -> String {
     let Some(far) = &ends.far else {
         let columns = ["in Mbit/s", "out Mbit/s", "in (recent)", "out (recent)"];
         let [input, output, late_in, late_out] = columns;
-        return trimmed(format!(
+        let line = format!(
             "{:>7} {:<15} {input:>12} {output:>12} {late_in:<15} {late_out}",
             "s", "interface"
-        ));
+        );
+        return for_terminal(line, ONE_COLUMNS);
     };
     let near = ends.near.first().map_or("", |meter| meter.interface.as_str());
     let (near, far) = (format!("near {near}"), format!("far {}", far.interface));
-    let above = trimmed(format!("{:>7} {near:>25} {far:>25}  near", ""));
+    let above = for_terminal(format!("{:>7} {near:>25} {far:>25}  near", ""), BOTH_COLUMNS);
     let [input, output] = ["in Mbit/s", "out Mbit/s"];
     let columns =
         format!("{:>7} {input:>12} {output:>12} {input:>12} {output:>12}  {:<9} out", "s", "in");
-    above + &trimmed(columns)
+    above + &for_terminal(columns, BOTH_COLUMNS)
 }
 
 fn one(meter: &Meter, ticks: Ticks, bars: Bars) -> String {
@@ -101,13 +112,14 @@ fn one(meter: &Meter, ticks: Ticks, bars: Bars) -> String {
     let current = meter.current;
     let input = bars.line(meter.history.iter().map(|(_at_s, rates)| rates.in_bits_per_s), WIDTH);
     let output = bars.line(meter.history.iter().map(|(_at_s, rates)| rates.out_bits_per_s), WIDTH);
-    trimmed(format!(
+    let line = format!(
         "{:>7.1} {:<15} {:>12} {:>12} {input:<WIDTH$}  {output}",
         ticks.elapsed_s,
         meter.interface,
         megabits(current.map(|rates| rates.in_bits_per_s)),
         megabits(current.map(|rates| rates.out_bits_per_s)),
-    ))
+    );
+    for_terminal(line, ONE_COLUMNS)
 }
 
 fn both(near: &Meter, far: &Meter, ticks: Ticks, bars: Bars) -> String {
@@ -115,14 +127,15 @@ fn both(near: &Meter, far: &Meter, ticks: Ticks, bars: Bars) -> String {
     let input = bars.line(near.history.iter().map(|(_at_s, rates)| rates.in_bits_per_s), WIDTH);
     let output = bars.line(near.history.iter().map(|(_at_s, rates)| rates.out_bits_per_s), WIDTH);
     let (near, far) = (near.current, far.current);
-    trimmed(format!(
+    let line = format!(
         "{:>7.1} {:>12} {:>12} {:>12} {:>12}  {input:<WIDTH$} {output}",
         ticks.elapsed_s,
         megabits(near.map(|rates| rates.in_bits_per_s)),
         megabits(near.map(|rates| rates.out_bits_per_s)),
         megabits(far.map(|rates| rates.in_bits_per_s)),
         megabits(far.map(|rates| rates.out_bits_per_s)),
-    ))
+    );
+    for_terminal(line, BOTH_COLUMNS)
 }
 
 /// A rate in Mbit/s, `9,876.543`; a dash if it was not measured.

@@ -109,12 +109,12 @@ impl Call {
                 "--lab" => lab = Some(value()?),
                 "--lab-seats" => {
                     let seats = Seats::parse(&value()?);
-                    call.seats = Some(seats.ok_or("--lab-seats is this program's own")?);
+                    call.seats = Some(seats.ok_or("--lab-seats is for internal use only")?);
                 }
                 apart::OPTION => {
                     let number = value()?.parse();
                     call.outcome =
-                        Some(number.map_err(|_no| "--outcome-to is this program's own")?);
+                        Some(number.map_err(|_no| "--outcome-to is for internal use only")?);
                 }
                 typed::OPTION => call.typed = Some(typed::words(&value()?)?),
                 "--gateways" => gateways.plan = value()?.into(),
@@ -142,7 +142,11 @@ impl Call {
     fn settle(&mut self, mut launch: Launch, lab: Option<String>) -> Result<(), String> {
         let is_job = launch.ranks > 0 || lab.is_none() && !launch.hosts.is_empty();
         if is_job && self.threads > 1 {
-            return Err("--threads makes ranks of this process, --ranks a job: give one".into());
+            return Err(
+                "give either --threads (ranks are threads of this process) or --ranks (ranks are \
+                 an MPI job)"
+                    .into(),
+            );
         }
         if launch.ranks == 0 {
             launch.ranks = launch.hosts.len();
@@ -151,7 +155,9 @@ impl Call {
             let hosts = std::mem::take(&mut launch.hosts);
             let is_job = launch.ranks > 1;
             if hosts.len() > launch.ranks.max(1) || is_job && self.threads > 1 {
-                return Err("--lab: one process is on one host; --ranks N makes more".into());
+                return Err(
+                    "--lab: a single process runs on a single host; --ranks N starts more".into()
+                );
             }
             let each = launch.ranks.div_ceil(hosts.len().max(1)).max(1);
             self.seats = Some(Seats { lab, hosts, each });

@@ -107,7 +107,7 @@ fn errors(outcomes: &[TestOutcome]) -> u64 {
 
 fn verdict(errors: u64) -> VerbResult {
     if errors > 0 {
-        warn(&format!("{errors} transfers held other data than was written"));
+        warn(&format!("{errors} transfers read data that differed from what was written"));
         return Ok(Exit::GateFailed);
     }
     Ok(Exit::Ok)

@@ -65,7 +65,9 @@ impl Edges {
         let gauges = match lab {
             Some(name) => Gauges::in_lab(name, &names)?,
             None if names.iter().any(|name| name.starts_with('-')) => {
-                return Err(VerbError::usage("a name of the plan would be an option of ssh"));
+                return Err(VerbError::usage(
+                    "the plan has a name that begins with -, which ssh would read as an option",
+                ));
             }
             None => Gauges::by_ssh(&call.ssh, &call.there),
         };
@@ -118,8 +120,8 @@ impl Watched {
         networks.dedup();
         let [network] = networks[..] else {
             let line = format!(
-                "--gateways: the ranks are on {}, of which the plan '{}' has none or which are on several of \
-                 its networks",
+                "--gateways: the ranks run on {}; the plan '{}' has none of these hosts, or has \
+                 them on several networks",
                 names.join(", "),
                 self.plan.name
             );
@@ -324,10 +326,12 @@ fn block(point: &Point) -> String {
     }
     match seen.cached {
         Some(CachePlace::Client) => line(format_args!(
-            "  cached at the client: most of the load did not reach a gateway; this is not a figure of the file system"
+            "  cached at the client: most of the load did not reach a gateway, so this rate is \
+             the cache's, not the file system's"
         )),
         Some(CachePlace::Gateway) => line(format_args!(
-            "  cached at the gateway: most of the load did not reach a server; this is not a figure of the file system"
+            "  cached at the gateway: most of the load did not reach a server, so this rate is \
+             the cache's, not the file system's"
         )),
         None => {}
     }

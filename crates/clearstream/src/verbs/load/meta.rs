@@ -113,7 +113,7 @@ pub(super) fn files_of(call: &Call) -> Option<String> {
 fn verdict(outcome: &MetaOutcome) -> VerbResult {
     let (bad, failed) = (outcome.bad_files_count, outcome.failed_calls_count);
     if bad > 0 {
-        warn(&format!("{bad} files held other data than was written"));
+        warn(&format!("{bad} files held data that differed from what was written"));
     }
     if failed > 0 {
         warn(&format!("{failed} calls failed: the rates count them as done"));

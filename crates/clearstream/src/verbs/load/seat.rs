@@ -74,8 +74,8 @@ impl Seats {
         let lab = &self.lab;
         let plan = if plans::is_builtin(lab) { lab } else { "PLAN" };
         format!(
-            "it mounts it once routes to {servers} are there, by: \
-             clearstream gateway apply {plan} --lab {lab}"
+            "it is mounted as soon as there are routes to {servers}: clearstream gateway apply \
+             {plan} --lab {lab}"
         )
     }
 }

@@ -88,8 +88,7 @@ fn say_binding(placed: &Placed) {
             format!("ranks of this host are bound to cores {}", cores_text(&cores))
         }
         (Some(CoreChoice::TooFewCores), _) => {
-            "ranks of this host are bound to no core of their own: there are more than usable cores"
-                .to_owned()
+            "ranks of this host are not bound: there are more ranks than usable cores".to_owned()
         }
         _ => return,
     };
@@ -110,7 +109,8 @@ fn apply(placed: &Placed) -> Vec<Key> {
     }
     if let Some(why) = &plan.no_rules {
         complain(&format!(
-            "{interface} directs no flow to a queue by rules ({why}): its own hash of addresses and ports chooses the queue of each rank's packets"
+            "{interface} cannot direct flows to queues by rules ({why}): its hash of addresses \
+             and ports chooses the queue of each rank's packets"
         ));
     }
     if plan.changes.is_empty() {

@@ -153,14 +153,17 @@ impl Unbound {
     fn why(self) -> &'static str {
         match self {
             Self::Rank => {
-                "ranks: the launcher binds them to no core, as it is told; without --bind-to none and --no-bind they are bound"
+                "ranks: not bound, as the options ask; leave out --bind-to none and --no-bind to \
+                 have them bound"
             }
-            Self::TooFewCores => "ranks: there are more than usable cores, which they share",
+            Self::TooFewCores => {
+                "ranks: there are more ranks than usable cores, so they share cores"
+            }
             Self::Queue => {
                 "receive queue: messages are UDP datagrams, and the device's hash of addresses and ports chooses the queue; \
                  no rule steers it"
             }
-            Self::Interrupt => "interrupts: they stay where the system has them",
+            Self::Interrupt => "interrupts: unchanged",
             Self::SharedMemory => {
                 "ranks of one host: their messages go through shared memory, which the receiver polls; there is no \
                  packet, no queue and no interrupt"
@@ -169,7 +172,7 @@ impl Unbound {
                 "ranks of other hosts: their cores, queues and interrupts are not known here, and nothing is changed there"
             }
             Self::Steering(why) => match why {
-                Unsteered::Asked => "packets: they are not steered, as asked for (--no-steer)",
+                Unsteered::Asked => "packets: not steered, as requested (--no-steer)",
                 Unsteered::OneHost => {
                     "packets: there is nothing to steer, because no rank is on another host"
                 }
@@ -178,7 +181,7 @@ impl Unbound {
                 }
                 Unsteered::NoQueues => "packets: the interface shows no receive queue here",
                 Unsteered::NoCores => {
-                    "packets: they are not steered, because the ranks are bound to no core"
+                    "packets: not steered, because the ranks are not bound to cores"
                 }
             },
         }
@@ -399,7 +402,7 @@ fn queue_text(receiver: &Receiver, interface: &str) -> String {
     let queues = cores_text(&receiver.queues);
     match receiver.queue_choice {
         QueueChoice::Loopback => "none: the loopback has no receive queue".to_owned(),
-        QueueChoice::OnlyOne => format!("{interface} rx-{queues}: it has one"),
+        QueueChoice::OnlyOne => format!("{interface} rx-{queues}: its only one"),
         QueueChoice::DeviceHash => {
             format!("one of {interface} rx-{queues}: by the device's hash of addresses and ports")
         }

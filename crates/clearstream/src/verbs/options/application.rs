@@ -165,18 +165,19 @@ impl ApplicationOptions {
     pub(super) fn check_for_udp(&self) -> Result<(), VerbError> {
         if self.mss.is_some() || self.congestion.is_some() || self.no_delay || self.mptcp {
             return Err(VerbError::usage(
-                "-M, -C, -N and -m are TCP's; they mean nothing with --udp",
+                "-M, -C, -N and -m apply to TCP only: leave them out with --udp",
             ));
         }
         if self.window_side.is_some() {
             return Err(VerbError::usage(
-                "--window-side is TCP's: UDP has one buffer for its data, which --window sets",
+                "--window-side applies to TCP only: UDP has one buffer for its data, which \
+                 --window sets",
             ));
         }
         let paths = (self.send_path, self.receive_path);
         if paths != (SendPathOption::Copy, ReceivePathOption::Copy) {
             return Err(VerbError::usage(
-                "UDP streams copy: --send-path and --receive-path are TCP's",
+                "--send-path and --receive-path apply to TCP only: UDP streams always copy",
             ));
         }
         Ok(())

@@ -41,7 +41,7 @@ pub(super) fn host(text: &str) -> Result<String, String> {
         None => host,
     };
     match port.parse::<u16>() {
-        Ok(port) => Err(format!("the port has an option of its own: {host} -p {port}")),
+        Ok(port) => Err(format!("give the port with -p: {host} -p {port}")),
         Err(_no_port) => Ok(text.to_owned()),
     }
 }
@@ -95,7 +95,7 @@ pub(crate) fn cores(text: &str) -> Result<Cores, String> {
 /// Refuses cores on which this process may not run.
 pub(crate) fn check_cores(list: &[u32]) -> Result<(), VerbError> {
     sys::thread::first_unusable(list).map_or(Ok(()), |core| {
-        let text = format!("core {core}: this machine has none, or this process may not run there");
+        let text = format!("core {core}: there is no such core, or this process may not run on it");
         Err(VerbError::usage(text))
     })
 }

@@ -145,28 +145,29 @@ fn figures(out: &mut String, results: &Results) -> std::fmt::Result {
     if results.summaries.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nMeasured {:<22} {:>14}  {:<31} {:>2}", "", "median", "interval", "n")?;
+    let mut table =
+        format!("Measured {:<22} {:>14}  {:<31} {:>2}\n", "", "median", "interval", "n");
     for (experiment, label, figure) in FIGURES {
         if let Some(estimate) = find(&results.summaries, experiment, figure) {
             let shown = |value| {
                 if figure.ends_with("_share") { show_share(value) } else { show_bit_rate(value) }
             };
-            row(out, label, estimate, &shown)?;
+            row(&mut table, label, estimate, &shown)?;
         }
     }
     if let Some(estimate) = not_arrived(&results.points) {
-        row(out, "UDP not arrived", &estimate, &show_share)?;
+        row(&mut table, "UDP not arrived", &estimate, &show_share)?;
     }
     for (figure, label) in
         [("loaded_rtt_p50_s", "RTT under load, p50"), ("loaded_rtt_p99_s", "RTT under load, p99")]
     {
         if let Some(estimate) = find(&results.summaries, "single-stream", figure) {
-            row(out, label, estimate, &show_seconds)?;
+            row(&mut table, label, estimate, &show_seconds)?;
         } else if find(&results.summaries, "single-stream", "loaded_rtt_p50_s").is_some() {
-            writeln!(out, "         {label:<22} {:>14}", "n too small")?;
+            writeln!(table, "         {label:<22} {:>14}", "n too small")?;
         }
     }
-    Ok(())
+    write!(out, "\n{}", crate::tables::fit(&table))
 }
 
 fn row(
@@ -198,11 +199,10 @@ fn window_sweep(out: &mut String, results: &Results) -> std::fmt::Result {
     };
     let suffix = bandwidth_delay(results).unwrap_or_default();
     let [effective, asked, granted] = ["in effect", "asked for", "buffer"];
-    writeln!(
-        out,
-        "\nWindow   {effective:>10}  {asked:>10}  {granted:>10}  {:>8}    throughput{suffix}",
+    let mut table = format!(
+        "Window   {effective:>10}  {asked:>10}  {granted:>10}  {:>8}    throughput{suffix}\n",
         "RTT"
-    )?;
+    );
     let size = |bytes: f64| show_byte_size(units::saturating_u64(bytes));
     let dash = || "-".to_owned();
     for point in points {
@@ -213,11 +213,11 @@ fn window_sweep(out: &mut String, results: &Results) -> std::fmt::Result {
         let rtt = point.window.rtt_s.map_or_else(dash, show_seconds);
         let rate = show_bit_rate(rate(&point));
         writeln!(
-            out,
+            table,
             "         {effective:>10}  {asked:>10}  {granted:>10}  {rtt:>8}  {rate:>12}  {bar}"
         )?;
     }
-    Ok(())
+    write!(out, "\n{}", crate::tables::fit(&table))
 }
 
 /// The bandwidth-delay product, and the rate that it is of: the best that TCP reached, not what the path should carry.

@@ -233,7 +233,7 @@ fn go_on_alone(station: &mut Station) -> Result<bool, VerbError> {
         Ok(Some((_, why))) => Err(cut_off(&why)),
         Ok(None) => Ok(false),
         Err(_) => {
-            say("the switch has ended; the pipe goes on between those who have it");
+            say("the switch has ended; the pipe still works between its two ends");
             Ok(true)
         }
     }
@@ -269,7 +269,7 @@ fn rejoin<'a>(
 }
 
 fn cut_off(why: &str) -> VerbError {
-    VerbError::failed(format!("the switch cut us off: {why}"))
+    VerbError::failed(format!("the switch disconnected this client: {why}"))
 }
 
 fn say(line: &str) {

@@ -129,11 +129,11 @@ impl Show {
                     line += " (slots only: no frame was read)";
                 }
                 if checked {
-                    line += &format!("; {missing} missing, {late} late, {foreign} not ours");
+                    line += &format!("; {missing} missing, {late} late, {foreign} foreign");
                     if let Some(UnderWay { p50_s, p99_s, max_s, .. }) = under_way {
                         let [p50, p99, max] = [p50_s, p99_s, max_s].map(show_seconds);
                         line += &format!(
-                            "; under way: median {p50}, p99 {p99}, max {max}"
+                            "; one-way delay: median {p50}, p99 {p99}, max {max}"
                         );
                     }
                 }
@@ -219,7 +219,9 @@ fn outage_words(outage: &Outage) -> String {
         return String::new();
     }
     let away = show_seconds(away.as_secs_f64());
-    format!("; a new switch {reconnects} times, none for {away}, {lost} frames lost with the old")
+    format!(
+        "; the switch restarted {reconnects} times and was absent for {away}; {lost} frames lost"
+    )
 }
 
 /// Frames per second; absent for a run too short for a rate.

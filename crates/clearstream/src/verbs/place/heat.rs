@@ -33,19 +33,19 @@ pub(super) fn map(
     writeln!(out, "\n{} by core, median, {}", what(found), unit.name)?;
     if near.len() <= NEAR_MAX && far.len() <= FAR_MAX && cells.len() * 2 >= near.len() * far.len() {
         let head: String = far.iter().map(|core| format!("{core:>9}")).collect();
-        writeln!(out, "         near core \\ far core {head}")?;
+        let mut table = format!("         near core \\ far core {head}\n");
         for row in &near {
-            write!(out, "         {row:>9}            ")?;
+            write!(table, "         {row:>9}            ")?;
             for column in &far {
                 let cell = cells.iter().find(|cell| cell.near == *row && cell.far == *column);
                 match cell {
-                    Some(cell) => write!(out, " {}", unit.cell(cell, found))?,
-                    None => write!(out, "         ")?,
+                    Some(cell) => write!(table, " {}", unit.cell(cell, found))?,
+                    None => write!(table, "         ")?,
                 }
             }
-            writeln!(out)?;
+            writeln!(table)?;
         }
-        return Ok(());
+        return write!(out, "{}", crate::tables::fit(&table));
     }
     cells.sort_by(|a, b| match found.more_is_better {
         true => b.estimate.median.total_cmp(&a.estimate.median),

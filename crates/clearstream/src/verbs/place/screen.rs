@@ -86,7 +86,10 @@ fn relations(out: &mut String, found: &PlacementFindings) -> std::fmt::Result {
     if found.relations.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nThread   to the core of its queue, the other end at its best")?;
+    writeln!(
+        out,
+        "\nThread   distance from its queue's core, with the other end on its best core"
+    )?;
     for one in &found.relations {
         let end = if one.end == End::Near { "near" } else { "far" };
         writeln!(

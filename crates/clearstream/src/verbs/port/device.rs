@@ -67,14 +67,18 @@ impl Settings {
     pub(super) fn device(&self) -> Result<Option<Wanted>, VerbError> {
         let dev = self.dev.clone();
         if self.queues.is_some() && self.kind.as_deref() != Some("tap") {
-            return Err(VerbError::usage("queues are a TAP device's: --type tap"));
+            return Err(VerbError::usage("only a TAP device has several queues: --type tap"));
         }
         let is_guest = self.kind.as_deref() == Some("vhost-user");
         if self.path.is_some() != is_guest {
-            return Err(VerbError::usage("--type vhost-user and --path SOCKET go together"));
+            return Err(VerbError::usage(
+                "--type vhost-user needs --path SOCKET, and --path needs --type vhost-user",
+            ));
         }
         if is_guest && (dev.is_some() || self.queue.is_some()) {
-            return Err(VerbError::usage("a guest has no device or queue of the host"));
+            return Err(VerbError::usage(
+                "--type vhost-user takes no device and no queue of the host",
+            ));
         }
         if let Some(path) = self.path.clone() {
             return Ok(Some(Wanted::Guest { path }));
@@ -82,7 +86,7 @@ impl Settings {
         match (self.kind.as_deref(), self.queue) {
             (None | Some("client"), None) if dev.is_none() => Ok(None),
             (None | Some("client"), _) => {
-                Err(VerbError::usage("a device goes with --type tap or --type xdp"))
+                Err(VerbError::usage("--device needs --type tap or --type xdp"))
             }
             (Some("tap"), None) => match self.queues.unwrap_or(1) {
                 queues @ 1..=TAP_QUEUES_MAX => Ok(Some(Wanted::Tap { dev, queues })),
@@ -92,14 +96,14 @@ impl Settings {
                 }
             },
             (Some("tap"), _) => {
-                Err(VerbError::usage("a queue goes with --type xdp; of a TAP device --queues"))
+                Err(VerbError::usage("--queue needs --type xdp; a TAP device has --queues"))
             }
             (Some("xdp"), queue) => {
                 let dev = dev.ok_or_else(|| VerbError::usage("--type xdp needs --device NAME"))?;
                 Ok(Some(Wanted::Xdp { dev, queue: queue.unwrap_or(0) }))
             }
             (Some(other), _) => Err(VerbError::usage(format!(
-                "--type {other}: client, tap, xdp and vhost-user are possible"
+                "--type {other}: expected client, tap, xdp or vhost-user"
             ))),
         }
     }
@@ -231,16 +235,16 @@ fn refused(dev: &str, error: &sys::SyscallError) -> VerbError {
     use std::io::ErrorKind::{InvalidInput, ResourceBusy};
     match error.source.kind() {
         InvalidInput => VerbError::failed(format!(
-            "{dev} already exists and is no TAP device with that many queues"
+            "{dev} already exists and is not a TAP device with that many queues"
         )),
-        ResourceBusy => VerbError::failed(format!("another program has the TAP device {dev}")),
+        ResourceBusy => VerbError::failed(format!("another program uses the TAP device {dev}")),
         _ => missing(error),
     }
 }
 
 fn missing(error: &sys::SyscallError) -> VerbError {
     if error.is_privilege() {
-        let what = "making a network device needs CAP_NET_ADMIN";
+        let what = "creating a network device needs CAP_NET_ADMIN";
         return VerbError::missing(format!("{what}: {}", crate::exit::chain(error)));
     }
     VerbError::from_error(error)

@@ -39,16 +39,16 @@ pub(super) fn text(entries: &[Entry], health: Health) -> String {
     let device = |of: fn(&packet_switch::attachment::DeviceState) -> u64| {
         move |entry: &Entry| entry.device.iter().map(|one| (String::new(), of(one))).collect()
     };
-    let refused = "Frames that a device did not take.";
+    let refused = "Frames that a device refused.";
     family(&mut text, entries, "refused_frames", "counter", refused, &device(|one| one.refused));
     let lost = "Wire packets that a link lost.";
     family(&mut text, entries, "lost_packets", "counter", lost, &device(|one| one.lost));
-    family(&mut text, entries, "attached", "gauge", "Attachments now.", &|entry| {
+    family(&mut text, entries, "attached", "gauge", "Current attachments.", &|entry| {
         vec![(String::new(), u64::from(entry.attached))]
     });
     let refused = "System calls that the switch's sandbox refused.";
     single(&mut text, "refused_calls", refused, health.refused_calls);
-    let faults = "Faults that took a connection, a port, a device or a switch away.";
+    let faults = "Faults that ended a connection, a port, a device or a switch.";
     single(&mut text, "faults", faults, health.faults);
     text.push_str("# EOF\n");
     text

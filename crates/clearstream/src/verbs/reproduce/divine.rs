@@ -220,7 +220,7 @@ fn bulk(seconds: f64) -> TestSpec {
 /// Rate that the far host received, bit/s.
 fn received_bits_per_s(outcome: &TestOutcome) -> Result<f64, VerbError> {
     let rate = outcome.directions.first().map(|direction| direction.received_bits_per_s);
-    rate.ok_or_else(|| VerbError::failed("the bulk flow tells no rate"))
+    rate.ok_or_else(|| VerbError::failed("the bulk flow reports no rate"))
 }
 
 /// A figure of one lab over its repeats.

@@ -25,7 +25,7 @@ const FAR: &str = "far_core";
 const ENERGY: &str = figure::JOULES_PER_GBIT;
 const CORE_TIME: &str = figure::CPU_S_PER_GBIT;
 const IDLE: &str = figure::IDLE_WATTS;
-const LAW: &str = "a bit costs the less, the less core time it takes";
+const LAW: &str = "the energy per bit falls with the core time that a bit takes";
 const SEED: u64 = 0x2011;
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Factor by which the placement cheapest in joules may exceed the lowest core time.

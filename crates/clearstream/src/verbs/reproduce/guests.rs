@@ -39,7 +39,9 @@ pub(super) fn is_one(id: &str) -> bool {
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
     let id = entry.id;
     if args.host.is_some() {
-        return Err(VerbError::usage(format!("{id} boots guests on this host: name no other")));
+        return Err(VerbError::usage(format!(
+            "{id} boots guests on this host: leave out the host"
+        )));
     }
     let study = Study::find(id)
         .ok_or_else(|| VerbError::failed(format!("{id} is not an experiment with guests")))?;

@@ -46,7 +46,8 @@ struct Cores {
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
     if args.host.is_some() {
         return Err(VerbError::usage(
-            "M-idle moves the work of interrupts at both ends, which it can in a lab only: name no host",
+            "M-idle moves interrupt work at both ends, which is possible only in a lab: leave \
+             out the host",
         ));
     }
     let usable = sys::thread::usable_cores().map_err(|error| VerbError::from_error(&error))?;

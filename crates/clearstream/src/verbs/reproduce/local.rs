@@ -18,7 +18,7 @@ use crate::runner;
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
     if args.host.is_some() {
         return Err(VerbError::usage(format!(
-            "{} is about this host and takes no other",
+            "{} measures this host only: leave out the host",
             entry.id
         )));
     }

@@ -64,7 +64,8 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     let id = entry.id;
     if args.host.is_some() {
         return Err(VerbError::usage(format!(
-            "{id} chooses the cores that process packets at both ends, which it can in a lab only: name no host"
+            "{id} chooses the cores that process packets at both ends, which is possible only in \
+             a lab: leave out the host"
         )));
     }
     let study = Study::find(id)

@@ -81,7 +81,7 @@ const SAID_BYTES_MAX: usize = 1 << 20;
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
     if args.host.is_some() {
         return Err(VerbError::usage(format!(
-            "{} is about this host and takes no other",
+            "{} measures this host only: leave out the host",
             entry.id
         )));
     }
@@ -213,7 +213,7 @@ impl Testbed {
         }
         let value = told(sink, LINGER_MAX)?;
         let figure = |name: &str| {
-            let missing = || VerbError::failed(format!("`pkt sink --json` tells no {name}"));
+            let missing = || VerbError::failed(format!("`pkt sink --json` reports no {name}"));
             value[name].as_f64().ok_or_else(missing)
         };
         let elapsed_s = figure("elapsed_s")?;

@@ -46,8 +46,7 @@ impl IntervalLines {
         }
         let mut text = String::new();
         for direction in self.directions.clone() {
-            text.push_str(&self.line(pair, direction));
-            text.push('\n');
+            text.push_str(&crate::tables::fit(&self.line(pair, direction)));
         }
         let mut out = crate::out::stdout();
         self.closed = out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err();

@@ -77,7 +77,10 @@ pub(super) fn run(number: u32, spec: &TestSpec, outcome: &TestOutcome) -> String
     if let [direction] = &outcome.directions[..] {
         lines.extend(window(spec, outcome, direction).map(|text| ("window", text)));
     }
-    lines.iter().map(|(label, value)| format!("repeat {number:<3} {label} {value}\n")).collect()
+    let line = |(label, value): &(&str, String)| {
+        crate::tables::labelled(&format!("repeat {number:<3} {label} "), value)
+    };
+    lines.iter().map(line).collect()
 }
 
 /// Every stream, core and note of one test, one line each; without what [`outcome`] above it has said in full.
@@ -109,7 +112,9 @@ pub(super) fn details(spec: &TestSpec, outcome: &TestOutcome, has_summary: bool)
 }
 
 fn text_of(lines: &[(&'static str, String)]) -> String {
-    lines.iter().map(|(label, value)| format!("{label:<10} {value}\n")).collect()
+    let line =
+        |(label, value): &(&str, String)| crate::tables::labelled(&format!("{label:<10} "), value);
+    lines.iter().map(line).collect()
 }
 
 /// The first lines: each direction's totals or the exchanges, the latency, and smaller windows than requested.
@@ -163,7 +168,7 @@ fn clamps(spec: &TestSpec, outcome: &TestOutcome) -> String {
         return String::new();
     }
     let asked = show_byte_size(asked_bytes);
-    format!("; granted a window of {} where {asked} was asked", granted.join(" and "))
+    format!("; the kernel granted a window of {} instead of {asked}", granted.join(" and "))
 }
 
 /// One end on one line: its streams together, and its busiest core.
@@ -292,7 +297,7 @@ fn window(spec: &TestSpec, outcome: &TestOutcome, way: &DirectionOutcome) -> Opt
     let measured = way.received_bits_per_s;
     let law = match told.explains(measured) {
         Some(law) => format!("= {}, measured", show_bit_rate(law)),
-        None => "when sampled, which does not explain".to_owned(),
+        None => "(sampled), which does not account for".to_owned(),
     };
     let mut text = format!(
         "{} in flight (median of samples) over {} {law} {}",
@@ -407,7 +412,7 @@ fn one_stream(spec: &TestSpec, outcome: &TestOutcome, stream: &StreamEnd) -> Str
         .ok();
         match tcp.mptcp_established {
             Some(true) => text.push_str(", MPTCP"),
-            Some(false) => text.push_str(", no MPTCP: the far end does not speak it"),
+            Some(false) => text.push_str(", no MPTCP: the far end does not support it"),
             None => {}
         }
     }

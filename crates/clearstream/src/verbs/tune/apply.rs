@@ -134,7 +134,7 @@ fn measured(args: &ApplyArgs, json: bool) -> VerbResult {
     let of_file = args.evidence.results.as_ref().map(|file| store::load(file)).transpose()?;
     let mut far = args.evidence.far()?;
     if far.is_none() {
-        return Err(VerbError::usage("--measure tests now: name the far HOST"));
+        return Err(VerbError::usage("--measure runs tests: name the far HOST"));
     }
     let mut progress = Progress::new(1);
     let choose = |plan: &Plan| args.chosen(plan).unwrap_or_default();
@@ -190,7 +190,7 @@ impl ApplyArgs {
         if let Some(unknown) =
             self.only.iter().find(|key| !plan.changes.iter().any(|one| one.key == **key))
         {
-            return Err(VerbError::usage(format!("the plan has no change of {unknown}")));
+            return Err(VerbError::usage(format!("the plan does not change {unknown}")));
         }
         let is_wanted = |change: &&PlannedChange| {
             let named = self.only.contains(&change.key);

@@ -132,8 +132,10 @@ fn status(json: bool) -> VerbResult {
         if name == default {
             notes.push("default here".to_owned());
         }
-        notes
-            .push(if is_allowed(name) { "for everyone" } else { "needs CAP_NET_ADMIN" }.to_owned());
+        notes.push(
+            if is_allowed(name) { "allowed to all users" } else { "needs CAP_NET_ADMIN" }
+                .to_owned(),
+        );
         notes.extend(bpf.map(|one| users(one.users)));
         writeln!(out, "{name:<16} {}", notes.join(", "))?;
     }
@@ -143,7 +145,7 @@ fn status(json: bool) -> VerbResult {
     if let Some(why) = unseen {
         writeln!(
             crate::out::stderr(),
-            "clearstream: which of them are BPF programs is not seen: {why}"
+            "clearstream: cannot tell which of them are BPF programs: {why}"
         )?;
     }
     if bpf_cc::htcp_object().is_none() {
@@ -159,7 +161,11 @@ fn remove(name: Option<&str>, force: bool, json: bool) -> VerbResult {
     {
         let known = setting(AVAILABLE);
         let is_there = known.split_whitespace().any(|other| other == name);
-        let why = if is_there { "is not ours to remove" } else { "is not registered" };
+        let why = if is_there {
+            "was not registered by `tune cc`, so it is not removed"
+        } else {
+            "is not registered"
+        };
         return Err(VerbError::failed(format!("congestion control {name} {why}")));
     }
     ours.retain(|one| {

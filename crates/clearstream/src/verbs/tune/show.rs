@@ -104,10 +104,10 @@ pub(super) fn outcome(end: End, outcome: &Outcome) -> String {
     let (end, key) = (end_name(end), short_file(key, from, to));
     match result {
         ChangeResult::Applied { now } if now == to => format!("{end}  {key}  done"),
-        ChangeResult::Applied { now } => format!("{end}  {key}  done; the kernel made it {now}"),
+        ChangeResult::Applied { now } => format!("{end}  {key}  done; the kernel set it to {now}"),
         ChangeResult::Unchanged => format!("{end}  {key}  has that value already"),
         ChangeResult::Failed { reason, .. } => format!("{end}  FAILED: {reason}"),
-        ChangeResult::RolledBack => format!("{end}  {key}  taken back"),
+        ChangeResult::RolledBack => format!("{end}  {key}  reverted"),
         ChangeResult::NotTried => format!("{end}  {key}  not tried"),
     }
 }
@@ -183,11 +183,12 @@ pub(super) fn reverted(outcome: &RevertOutcome) -> String {
         Reverted::Restored { was } => format!("{key}: {was} -> {from}"),
         Reverted::AlreadyBack => format!("{key}: {from} already"),
         Reverted::Foreign { now } => format!(
-            "{key}: somebody else has set it to {}; left as it is (--force restores {from})",
+            "{key}: changed to {} by something else since; left unchanged (--force restores \
+             {from})",
             now.lines().next().unwrap_or_default()
         ),
         Reverted::Rebooted { now } => {
-            format!("{key}: the boot has set it to {now}; nothing left of the change")
+            format!("{key}: a reboot has reset it to {now}; nothing to revert")
         }
         Reverted::Absent { reason } => format!("{key}: {reason}; nothing to undo"),
         Reverted::Failed { reason, .. } => format!("FAILED: {reason}"),
@@ -201,10 +202,12 @@ pub(super) fn standing(line: &StatusLine) -> String {
     let text = short_file(key, from, to);
     let how = match standing {
         Standing::InForce if now == to || is_file(key) => format!("{text}  in force"),
-        Standing::InForce => format!("{text}  in force (the kernel made it {now})"),
+        Standing::InForce => format!("{text}  in force (the kernel set it to {now})"),
         Standing::Back => format!("{text}  back at its former value"),
-        Standing::Foreign => format!("{text}  somebody else has set it to {now}"),
-        Standing::Unfinished => format!("{text}  cut short (it is {now}); revert settles it"),
+        Standing::Foreign => format!("{text}  changed to {now} by something else since"),
+        Standing::Unfinished => {
+            format!("{text}  interrupted (now {now}); `clearstream tune revert` completes it")
+        }
         Standing::Absent => format!("{text}  absent"),
     };
     match owner {

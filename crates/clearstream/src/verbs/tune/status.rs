@@ -40,7 +40,7 @@ pub(crate) struct StatusArgs {
     clearstream tune revert\n  \
     clearstream tune revert net.ipv4.tcp_rmem\n  \
     clearstream tune revert --far geneva\n\n\
-    Settings that somebody else has changed since are named and left alone, with exit code 5.")]
+    Settings that something else has changed since are named and left alone, with exit code 5.")]
 pub(crate) struct RevertArgs {
     /// Revert only these settings [default: all].
     #[arg(value_name = "KEY", value_parser = key)]

@@ -88,7 +88,8 @@ fn check_far_host(far: &FarEnd, results: &Results) -> Result<(), VerbError> {
     let measured = results.far().map(|far| far.name.as_str());
     match (measured, far.host_name()) {
         (Some(measured), Some(now)) if measured != now => Err(VerbError::usage(format!(
-            "these results were measured to '{measured}', at {} is '{now}': name HOST",
+            "these results were measured to '{measured}', but {} is now '{now}': name the far \
+             HOST",
             far.target()
         ))),
         _ => Ok(()),

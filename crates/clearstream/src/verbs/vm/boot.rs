@@ -149,7 +149,7 @@ pub(super) fn run(args: &RunArgs, switch: &Path, json: bool) -> VerbResult {
 fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String>), VerbError> {
     if !MEMORY_BYTES.contains(&args.memory) {
         let said = show_byte_size(args.memory);
-        return Err(VerbError::usage(format!("--memory {said}: 32 MiB to 16 TiB are possible")));
+        return Err(VerbError::usage(format!("--memory {said}: expected 32 MiB to 16 TiB")));
     }
     let port_type = match (&args.passthrough, args.port_type.as_str()) {
         (Some(_), _) | (None, "ptnet") => PortType::Ptnet,
@@ -157,7 +157,9 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
     };
     let queues = queues(args, port_type)?;
     if args.trust.is_some() && port_type != PortType::Ptnet {
-        return Err(VerbError::usage("--trust needs --type ptnet: others share no memory"));
+        return Err(VerbError::usage(
+            "--trust needs --type ptnet: guests of other types share no memory",
+        ));
     }
     let mac = match (&args.passthrough, &args.port) {
         (Some(queue), _) => mac_of_device(&queue.device)?,

@@ -47,7 +47,7 @@ pub(super) fn run(name: &str) -> VerbResult {
     let signals = SignalReader::open().map_err(|error| VerbError::from_error(&error))?;
     let raw = Raw::enter()?;
     if raw.0.is_some() {
-        writeln!(crate::out::stderr(), "at the console of {name}; Ctrl-] leaves\r")?;
+        writeln!(crate::out::stderr(), "connected to the console of {name}; Ctrl-] disconnects\r")?;
     }
     let log = machine.console_log();
     let mut out = crate::out::raw_stdout();

@@ -76,7 +76,9 @@ pub(super) fn run(args: &PortArgs, switch: &Path, json: bool) -> VerbResult {
         return held;
     }
     if args.trust.is_some() {
-        return Err(VerbError::usage("--trust needs --type ptnet: others share no memory"));
+        return Err(VerbError::usage(
+            "--trust needs --type ptnet: guests of other types share no memory",
+        ));
     }
     add(&args.port, &path, switch)?;
     tell(args, &path, &of_port(&path, &mac, args.memory, args.queues), json)

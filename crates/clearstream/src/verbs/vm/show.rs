@@ -50,21 +50,22 @@ pub(super) fn list(json: bool) -> VerbResult {
     } else if rows.is_empty() {
         writeln!(out, "{NONE}")?;
     } else {
+        let mut table = String::new();
         for (state, _, network) in &rows {
             let config = &state.config;
             let cores = count_of(u64::from(config.cores), "core");
             let size = format!("{cores}, {}", show_byte_size(config.memory_bytes));
-            writeln!(
-                out,
-                "{:<12} {:<16} {:<6} {:<8} {size:<18} {:<4} pid {:<8} {network}",
+            table += &format!(
+                "{:<12} {:<16} {:<6} {:<8} {size:<18} {:<4} pid {:<8} {network}\n",
                 config.name,
                 config.network(),
                 config.port_type,
                 word(state),
                 config.accelerator.to_string(),
                 state.keeper.pid,
-            )?;
+            );
         }
+        write!(out, "{}", crate::tables::fit(&table))?;
     }
     Ok(Exit::Ok)
 }
@@ -85,7 +86,9 @@ fn network(switches: &mut BTreeMap<PathBuf, Option<Vec<Entry>>>, state: &Machine
     let Some(entries) = known else { return "the switch has ended".to_owned() };
     let name = state.config.network();
     let entry = entries.iter().find(|entry| entry.name == name);
-    let Some((mode, fault)) = entry.and_then(said) else { return "the port has gone".to_owned() };
+    let Some((mode, fault)) = entry.and_then(said) else {
+        return "the port no longer exists".to_owned();
+    };
     let mode = match mode {
         // The switch cannot tell a driver that is missing from one that is not loaded yet.
         mode if word(state) == "boots" && !mode.starts_with("guest runs") => {
@@ -107,7 +110,7 @@ fn with_fault(mode: String, fault: Option<&String>) -> String {
 fn of_queue(state: &MachineState, queue: Option<&QueueState>) -> String {
     let Some(queue) = queue else { return "guest is booting".to_owned() };
     let Some(how) = &queue.mode else {
-        return with_fault("the device has gone".to_owned(), queue.fault.as_ref());
+        return with_fault("the device no longer exists".to_owned(), queue.fault.as_ref());
     };
     let guest = match (queue.has_client, word(state)) {
         (true, _) => "guest runs",

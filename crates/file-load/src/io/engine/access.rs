@@ -102,7 +102,7 @@ impl Run<'_> {
             let mine = mine.map_or(-1, |count| count.try_into().unwrap_or(i64::MAX));
             let told = self.team.broadcast_number(mine)?;
             if told < 0 {
-                self.warn(&format!("{path}: no number of transfers; all are read"))?;
+                self.warn(&format!("{path} holds no number of transfers; all are read"))?;
             }
             self.wear_out_count = told.max(0).cast_unsigned();
         }

@@ -96,7 +96,7 @@ impl CommandLine {
             "blocksize" => test.block_bytes = size()?,
             "transfersize" => test.transfer_bytes = size()?,
             "settimestampsignature" => {
-                test.seed = seed(value).ok_or_else(|| at("this is no 32-bit number"))?;
+                test.seed = seed(value).ok_or_else(|| at("this is not a 32-bit number"))?;
             }
             "datapackettype" => {
                 test.pattern = kind(value).ok_or_else(|| at("expected o, i, t or r"))?;
@@ -142,12 +142,13 @@ impl CommandLine {
             .iter()
             .any(|gpu| gpu.eq_ignore_ascii_case(name))
         {
-            return Err(format!("{name} is not taken: buffers are in main memory"));
+            return Err(format!("{name} is not supported: buffers are in main memory"));
         }
         if let Some(reason) = refusal(name) {
             return Err(reason);
         }
-        let number = || integer(value).ok_or_else(|| format!("{name}={value}: no integer"));
+        let number =
+            || integer(value).ok_or_else(|| format!("{name}={value}: this is not an integer"));
         if name.eq_ignore_ascii_case("dualMount") {
             return Err(DUAL_MOUNT.to_owned());
         }

@@ -23,7 +23,7 @@ impl IoOptions {
         let mut warnings = Vec::new();
         if self.repetitions == 0 {
             self.repetitions = 1;
-            warnings.push(Warning("-i 0: too few repetitions, 1 is made".to_owned()));
+            warnings.push(Warning("-i 0: too few repetitions, 1 is run".to_owned()));
         }
         match self.wrong_size().or_else(|| self.contradiction()) {
             Some(line) => Err(line.to_owned()),
@@ -86,8 +86,8 @@ impl IoOptions {
             (!is_random && self.prefill_bytes > 0, "--randomPrefill needs random offsets: -z"),
             (
                 self.prefill_bytes > 0 && self.stonewall_s > 0,
-                "--randomPrefill with -D is not taken: ranks that stop at different segments would \
-                 wait for each other forever",
+                "--randomPrefill with -D is not supported: ranks that stop at different segments \
+                 would wait for each other forever",
             ),
             (
                 self.reorders_tasks && self.random_reorder > 0,
@@ -112,8 +112,8 @@ impl IoOptions {
                         || self.locks_ranges
                         || self.single_attempt
                         || self.transfer_delay_us > 0),
-                "--uring has many transfers under way: -Y, -c, -x, --posix.rangelocks and interIODelay \
-                 are for one at a time",
+                "--uring has many transfers under way: -Y, -c, -x, --posix.rangelocks and \
+                 interIODelay need one at a time",
             ),
             (self.test_file.is_empty(), "-o needs a file name"),
         ];

@@ -112,3 +112,9 @@ fn a_file_system_without_room_is_not_used_by_a_share_that_is_no_number() {
     let half = Capacity { bytes: 8.0, free_bytes: 4.0, inodes: 2.0, free_inodes: 2.0 };
     assert!(half.line().contains("Used FS: 50.0% "), "{}", half.line());
 }
+
+#[test]
+fn times_of_calls_have_units_and_unknown_percentiles_are_left_out() {
+    let points = [("min", Some(4.56e-7)), ("p50", Some(12e-6)), ("p99", None), ("max", Some(1.5))];
+    assert_eq!(call_times(&points), ", min 456 ns, p50 12.0 us, max 1.50 s");
+}

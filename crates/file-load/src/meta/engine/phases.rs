@@ -324,10 +324,10 @@ impl Run<'_> {
         let told = self.team.broadcast_number(mine)?;
         let Ok(count) = u64::try_from(told) else {
             if self.shape.items == 0 {
-                let line = format!("{path}: no number of items, and -n gives none");
+                let line = format!("{path} holds no number of items, and -n gives none");
                 return Err(LoadError::Usage(line));
             }
-            return self.warn(&format!("{path}: no number of items; those of -n are used"));
+            return self.warn(&format!("{path} holds no number of items; that of -n is used"));
         };
         if self.shape.loops > 1 {
             self.shape.loops = count / self.shape.items_per_directory.max(1);

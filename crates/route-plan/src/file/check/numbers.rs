@@ -95,7 +95,7 @@ impl Reader<'_> {
             None | Some((_, "self")) => WatchMode::SelfProbing,
             Some((_, "sentinel")) => WatchMode::Sentinel,
             Some((place, other)) => {
-                let reason = format!("no watch mode '{other}'; there are self and sentinel");
+                let reason = format!("unknown watch mode '{other}'; expected self or sentinel");
                 self.wrong(place.span(), reason);
                 return None;
             }
@@ -104,7 +104,7 @@ impl Reader<'_> {
         let interval = self.duration(&raw.interval, "interval", shortest, 50)?;
         let hold_down = self.duration(&raw.hold_down, "hold_down", Duration::ZERO, 2000)?;
         if let Some(place) = raw.interval.as_ref().filter(|_| interval > longest) {
-            self.wrong(place.span(), "an interval of more than an hour");
+            self.wrong(place.span(), "the longest interval is one hour");
         }
         let multiplier = self.number(&raw.multiplier, "multiplier", 1..=255, 3)?;
         let up_after = self.number(&raw.up_after, "up_after", 1..=255, 5)?;
@@ -147,7 +147,7 @@ impl Reader<'_> {
                 }));
             }
             Some((place, other)) => {
-                let reason = format!("no mode '{other}'; there are pairs, hash and resilient");
+                let reason = format!("unknown mode '{other}'; expected pairs, hash or resilient");
                 self.wrong(place.span(), reason);
                 return None;
             }
@@ -180,8 +180,8 @@ impl Reader<'_> {
         let Some(given) = given else { return Some(None) };
         match u32::try_from(*given.get_ref()) {
             Ok(0) => {
-                let reason = "a seed of 0 is the kernel's own, secret and another on every host: \
-                              leave the key out, or write 1 to 4294967295";
+                let reason = "with a seed of 0 each kernel chooses a secret one of its own: leave the key \
+                     out, or write 1 to 4294967295";
                 self.wrong(given.span(), reason);
                 None
             }
@@ -231,7 +231,7 @@ impl Reader<'_> {
         if timer > TIMER_MAX {
             let seconds = TIMER_MAX.as_secs();
             let place = given.as_ref().map_or(0..0, |given| given.span());
-            self.wrong(place, format!("{name}: the kernel's timers end at {seconds} s"));
+            self.wrong(place, format!("{name}: the kernel allows at most {seconds} s"));
             return None;
         }
         Some(timer)

@@ -68,8 +68,9 @@ impl Reader<'_> {
             && given.get_ref().0 == Bfd::Multihop
             && !gateways.iter().any(has_peers)
         {
-            let reason = "bfd = \"multihop\" needs `bfd_peers = { NETWORK = \"ADDRESSES\" }` in a [[gateway]]: whom the \
-                          hosts of that network speak BFD with through it";
+            let reason = "bfd = \"multihop\" needs `bfd_peers = { NETWORK = \"ADDRESSES\" }` in a \
+                 [[gateway]]: the systems with which the hosts of that network speak BFD through \
+                 it";
             self.wrong(given.span(), reason);
         }
     }

@@ -18,7 +18,7 @@ use crate::verbs::load::{Kind, Ranks, failure};
 /// Runs the test: exit code 3 if a kind of lock does not work.
 pub(super) fn run(call: &Call, directories: &str, ranks: Ranks<'_>) -> VerbResult {
     if !call.words.is_empty() {
-        return Err(VerbError::usage("--locks takes none of IOR's options"));
+        return Err(VerbError::usage("--locks cannot be combined with IOR's options"));
     }
     if call.threads > 1 {
         return Err(VerbError::usage(

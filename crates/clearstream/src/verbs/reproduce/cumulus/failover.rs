@@ -182,7 +182,7 @@ fn judged(entry: &Entry, results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     let longest = of(0.0, LONGEST).zip(of(1.0, LONGEST));
     let failed = of(1.0, FAILED).map_or(0.0, |failed| failed.high);
     let law = match longest {
-        None => undecided(entry.law, "not both were measured"),
+        None => undecided(entry.law, "only one of the two cases was measured"),
         Some((unwatched, _)) if unwatched.low < MISSED_MIN_S => {
             undecided(entry.law, "a run without watchers did not miss the gateway")
         }

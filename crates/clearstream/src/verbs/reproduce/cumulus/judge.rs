@@ -92,8 +92,8 @@ fn few_repeats(entry: &Entry, gains: impl IntoIterator<Item = Gain>) -> Option<L
     let least = gains.into_iter().map(|gain| gain.repeats_count).min()?;
     (least < REPEATS_MIN).then(|| {
         let why = format!(
-            "{least} of the {REPEATS_MIN} repeats that show how far rates spread on this machine; --repeats {REPEATS_MIN} \
-             judges"
+            "only {least} repeats; {REPEATS_MIN} are needed to see how far rates spread on this \
+             machine: --repeats {REPEATS_MIN}"
         );
         undecided(entry.law, &why)
     })

@@ -154,7 +154,7 @@ fn attempt(
         return Ok(Err(status.to_string()));
     }
     let Some((states_count, seconds)) = told(&job.said()) else {
-        return Ok(Err("it told no result".to_owned()));
+        return Ok(Err("it reported no result".to_owned()));
     };
     Ok(Ok(Search {
         states_count,

@@ -94,7 +94,7 @@ impl Waiting<'_> {
 
 /// The round trips measured while a test ran.
 pub(super) fn under_load(outcome: TestOutcome) -> Result<LatencySummary, VerbError> {
-    let missing = || VerbError::failed("the latency probe tells nothing");
+    let missing = || VerbError::failed("the latency probe reported nothing");
     outcome.latency_under_load.ok_or_else(missing)
 }
 

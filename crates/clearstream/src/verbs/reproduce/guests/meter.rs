@@ -117,7 +117,9 @@ impl<'a> Listener<'a> {
     }
 
     fn complaint(&mut self) -> VerbError {
-        self.said.take().unwrap_or_else(|| VerbError::failed("the guest says nothing of its test"))
+        self.said
+            .take()
+            .unwrap_or_else(|| VerbError::failed("the guest reported nothing about its test"))
     }
 }
 

@@ -52,7 +52,7 @@ impl Program {
             Self::Nas => nas(text, load)?,
         };
         let name = self.name();
-        told.ok_or_else(|| VerbError::failed(format!("{name} does not tell what it measured")))
+        told.ok_or_else(|| VerbError::failed(format!("{name} reported no figures")))
     }
 }
 

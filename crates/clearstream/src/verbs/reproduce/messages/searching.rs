@@ -95,7 +95,7 @@ pub(in crate::verbs::reproduce) fn run(
     let conducted = conduct(entry, &plan, &mut searches, local::document(), progress, args);
     let judge = |results: &Results| {
         let (rows, law) = judge(entry.law, &layout, results);
-        let reason = "a model of so few states judges nothing: --duration 1s or more";
+        let reason = "so small a model decides nothing: use --duration 1s or more";
         (rows, if is_try { undecided(entry.law, reason) } else { law })
     };
     publish(entry, conducted, judge, args, json)
@@ -147,7 +147,7 @@ impl Searches {
             Way::Tcp => self.hosts.run(Receive::Tcp, &words, SEARCH_MAX)?,
         };
         let (states_count, duration_s) =
-            told(&text).ok_or_else(|| VerbError::failed("the search tells no result"))?;
+            told(&text).ok_or_else(|| VerbError::failed("the search reported no result"))?;
         let figures = vec![Figure::new(figure::STATES_PER_S, states_count / duration_s)];
         Ok(TestOutcome { duration_s, figures, ..TestOutcome::default() })
     }

@@ -10,7 +10,7 @@ const FORWARD: &str = "forward_received_bits_per_s";
 const REVERSE: &str = "reverse_received_bits_per_s";
 /// Least idle share that one flow must leave for a second flow to have its own core.
 const IDLE_TO_SPARE: f64 = 0.4;
-const LAW: &str = "duplex costs one flow more than it costs the sum";
+const LAW: &str = "traffic in both directions costs a single flow more than it costs the total";
 
 pub(super) const RECIPE: Recipe = Recipe {
     id: "C-bidir",
@@ -55,8 +55,9 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     let holds = one > two;
     if let Some(idle) = idle_one_way(results).filter(|&idle| !holds && idle < IDLE_TO_SPARE) {
         judged.push_str(&format!(
-            "; one flow one way left this host's cores only {:.0}% idle, so the reverse direction had to take \
-             its processor time from the way there, which the paper's hosts of 48 cores did not",
+            "; one flow one way left this host's cores only {:.0}% idle, so the reverse \
+             direction had to take its processor time from the forward direction, unlike on the \
+             paper's hosts with 48 cores",
             idle * 100.0
         ));
     }

@@ -13,7 +13,7 @@ use super::{Context, Recipe, undecided};
 use crate::placement::shares_machine;
 
 const NAME: &str = "C-fig14";
-const LAW: &str = "the receiver's place against its interrupt decides";
+const LAW: &str = "the distance between the receiver's core and its interrupt's decides";
 /// A fixed source port, so that the flow always uses the same queue.
 const PORT: u16 = 25_214;
 /// The paper's matrix is 8 x 8.
@@ -57,7 +57,7 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     let of_sweep = |point: &&Point| point.experiment == EXPERIMENT;
     let first = results.points.iter().filter(of_sweep).find_map(Point::spec);
     let (Some(far), Some(first)) = (results.far(), first) else {
-        return (Vec::new(), undecided(LAW, "the far end tells nothing of its cores"));
+        return (Vec::new(), undecided(LAW, "the far end reports nothing about its cores"));
     };
     let same = shares_machine(results);
     let survey = survey(results.near(), far, same, first.clone(), 1);
@@ -66,7 +66,7 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     };
     let figures = figures(&found);
     let (_, Some(queue)) = incoming_cores(&results.points) else {
-        let why = "the flow's packets came in on no fixed core: nothing to be near to";
+        let why = "the flow's packets arrived on no fixed core, so no core is near them";
         return (figures, undecided(LAW, why));
     };
     (figures, law(results, far, queue, same))

@@ -1,7 +1,6 @@
 //! `clearstream tune cc compare`: tests a path with one congestion control after another, then with two
 //! concurrent flows, in an order that is shuffled for each round.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -100,7 +99,7 @@ fn names(args: &CompareArgs) -> Result<Vec<String>, VerbError> {
         names = available.iter().map(|name| (*name).to_owned()).collect();
     }
     if names.is_empty() {
-        return Err(VerbError::missing("this host does not tell its congestion controls"));
+        return Err(VerbError::missing("this host does not list its congestion controls"));
     }
     Ok(names)
 }
@@ -200,23 +199,20 @@ fn plan(names: &[String], args: &CompareArgs) -> Plan {
 }
 
 fn shown(comparison: &Comparison) -> String {
-    let mut text = String::new();
-    let mut line = |line: &dyn std::fmt::Display| {
-        // Writing to a String cannot fail.
-        writeln!(text, "{line}").ok();
+    let fit = |heading: String, rows: Vec<String>| {
+        crate::tables::fit(&format!("{heading}\n{}", rows.concat()))
     };
-    line(&format_args!(
+    let heading = format!(
         "{:<12} {:<40} {:>11} {:>11}   round trip",
         "one flow", "throughput", "retransmits", "ramp to 90%"
-    ));
-    comparison.alone.iter().for_each(|row| line(row));
+    );
+    let mut text = fit(heading, comparison.alone.iter().map(|row| format!("{row}\n")).collect());
     if !comparison.pairs.is_empty() {
-        line(&format_args!(
-            "\n{:<16} {:<15} {:<26} together",
-            "two flows", "share of each", "Jain's index"
-        ));
+        let heading =
+            format!("{:<16} {:<15} {:<26} together", "two flows", "share of each", "Jain's index");
+        text.push('\n');
+        text += &fit(heading, comparison.pairs.iter().map(|row| format!("{row}\n")).collect());
     }
-    comparison.pairs.iter().for_each(|row| line(row));
-    line(&"");
+    text.push('\n');
     text
 }
