@@ -7,12 +7,6 @@ use std::time::Duration;
 
 /// Its frequency, kHz, measured against `CLOCK_MONOTONIC` over about that time (10 ms: within 0.01%). None where the
 /// processor has no such counter.
-///
-/// # Examples
-/// ```
-/// let khz = sys::tsc::frequency_khz(std::time::Duration::from_millis(1));
-/// assert_eq!(khz.is_some(), cfg!(target_arch = "x86_64"));
-/// ```
 #[must_use]
 pub fn frequency_khz(over: Duration) -> Option<u64> {
     let first = sample()?;
