@@ -96,7 +96,7 @@ pub(crate) fn fit(table: &str) -> String {
 
 /// One line of running text behind its label, wrapped beside it if the terminal is narrower.
 pub(crate) fn labelled(label: &str, text: &str) -> String {
-    let indent = label.chars().count();
+    let indent = label.chars().count().max(INDENT_MORE);
     let folds =
         Folds { parts: vec![(0, usize::MAX)], indent, columns: crate::out::table_columns() };
     folds.line(&format!("{label}{text}")) + "\n"

@@ -370,5 +370,5 @@ fn root_without_privilege_it_is_one_line() {
     // As nobody no host shows its counters; what is missing is named.
     assert_eq!(code(&energy), 4);
     let line = complaint(&energy);
-    assert!(line.contains("no energy meter") || line.contains("by root only"), "{line}");
+    assert!(line.contains("no energy meter") || line.contains("only root may read"), "{line}");
 }

@@ -44,7 +44,10 @@ fn a_file_of_the_model_checker_is_refused_with_what_it_holds() {
         let output = run(&[&["explain", checked.path()], options].concat());
         let line = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{line}");
-        assert!(line.contains("no network test") && line.contains("model checker"), "{line}");
+        assert!(
+            line.contains("neither a network test") && line.contains("model checker"),
+            "{line}"
+        );
         assert!(output.stdout.is_empty() && line.lines().count() == 1, "{line}");
     }
 }

@@ -47,7 +47,7 @@ fn root_one_denied_of_three_leaves_nothing_half_applied() {
     assert!(out.contains("net.ipv4.tcp_sack: 1 -> 0  in force"), "{out}");
     assert!(out.ends_with("same\n"), "{out}");
     assert_eq!(said.lines().count(), 2, "{said}");
-    assert!(said.contains("net.core.rmem_max: ") && said.contains("whole machine"), "{said}");
+    assert!(said.contains("net.core.rmem_max: ") && said.contains("machine-wide"), "{said}");
     fs::remove_dir_all(folder).ok();
 }
 

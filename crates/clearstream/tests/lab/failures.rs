@@ -93,7 +93,7 @@ fn root_a_failure_is_refused_twice_and_several_end_together() {
         refused(fail(&bed, words), 1, "already");
     }
     refused(fail(&bed, &["gate", "hang"]), 1, "eth0 carries nothing");
-    refused(mend(&bed, &["gate", "port", "eth1"]), 1, "does not fail by port");
+    refused(mend(&bed, &["gate", "port", "eth1"]), 1, "has no failure by port");
     let mended = mend(&bed, &["gate"]);
     assert_eq!(stdout(&mended).lines().count(), 3, "{}", stdout(&mended));
     assert_eq!(state(&bed), before);

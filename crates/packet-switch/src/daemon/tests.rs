@@ -184,7 +184,7 @@ fn one_user_has_a_share_of_the_places_and_all_leave_some_to_root() {
     };
     daemon.owner = 7;
     (0..4).for_each(|_| assert_eq!(come(&mut daemon, 1000), None));
-    assert!(come(&mut daemon, 1000).unwrap().contains("4 clients of a user"));
+    assert!(come(&mut daemon, 1000).unwrap().contains("4 clients per user"));
     for user in [1001, 1002] {
         (0..4).for_each(|_| assert_eq!(come(&mut daemon, user), None, "others have theirs"));
     }

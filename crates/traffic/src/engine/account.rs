@@ -122,12 +122,8 @@ fn stream_end(
     let drops = drops_between(&began, &ended, spec.omit_s > 0.0);
     let mut intervals = record.intervals_of(position);
     let mut bytes = after.bytes - before.bytes;
-    if spec.omit_s > 0.0
-        && let Some(arrived_bytes) = arrived_between(&began, &ended)
-    {
-        let early_bytes = bytes.saturating_sub(arrived_bytes);
-        bytes -= early_bytes;
-        leave_out(&mut intervals, early_bytes);
+    if spec.omit_s > 0.0 {
+        bytes -= leave_out_early(bytes, &mut intervals, (&began, &ended));
     }
     let usage = left.usage;
     let socket = stream.socket.as_fd();
@@ -171,20 +167,23 @@ fn stream_end(
     }
 }
 
-/// Bytes that arrived at a TCP receiver in the measured time. A reader that is behind when it begins takes more than
-/// that from its socket: what had arrived before, and with it more than the path can carry.
-fn arrived_between(began: &Option<StreamMark>, ended: &Option<StreamMark>) -> Option<u64> {
-    let (before, after) = (began.as_ref()?.arrived_bytes?, ended.as_ref()?.arrived_bytes?);
-    Some(after.saturating_sub(before))
-}
-
-/// Takes bytes that arrived before the measured time out of its first samples.
-fn leave_out(intervals: &mut [IntervalSample], mut early_bytes: u64) {
+/// Bytes of a TCP receiver that had arrived before the measured time; they are taken out of its first samples. A reader
+/// that is behind takes them from its socket in that time, and with them more than the path can carry.
+fn leave_out_early(
+    bytes: u64,
+    intervals: &mut [IntervalSample],
+    (began, ended): (&Option<StreamMark>, &Option<StreamMark>),
+) -> u64 {
+    let arrived = |mark: &Option<StreamMark>| mark.as_ref()?.arrived_bytes;
+    let Some((before, after)) = arrived(began).zip(arrived(ended)) else { return 0 };
+    let early_bytes = bytes.saturating_sub(after.saturating_sub(before));
+    let mut left_bytes = early_bytes;
     for interval in intervals.iter_mut().filter(|interval| !interval.omitted) {
-        let taken_bytes = interval.bytes.min(early_bytes);
+        let taken_bytes = interval.bytes.min(left_bytes);
         interval.bytes -= taken_bytes;
-        early_bytes -= taken_bytes;
+        left_bytes -= taken_bytes;
     }
+    early_bytes
 }
 
 /// Messages that a UDP receiver dropped in the measured time.

@@ -194,7 +194,7 @@ fn section(out: &mut String, group: &SymptomGroup) -> std::fmt::Result {
     if !group.test.is_empty() {
         title += &format!(": {}", group.test);
     }
-    writeln!(out, "\n{title}")?;
+    write!(out, "\n{}", crate::tables::labelled("", &title))?;
     let mut table = String::new();
     writeln!(
         table,

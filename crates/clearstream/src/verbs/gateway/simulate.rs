@@ -102,15 +102,15 @@ fn row_json(name: &str, balances: &[Balance]) -> serde_json::Value {
 
 fn show(scale: &Scale, flows: u32, rows: &[(&str, usize, Vec<Balance>)]) -> VerbResult {
     let mut out = crate::out::stdout();
-    writeln!(
-        out,
+    let heading = format!(
         "{} clients x {} servers, {} per pair, over {} gateways; load of the busiest gateway \
          relative to its share:",
         scale.clients_count,
         scale.servers_count,
         units::show_count_of(u64::from(flows), "flow"),
         scale.gateways_count
-    )?;
+    );
+    write!(out, "{}", crate::tables::labelled("", &heading))?;
     let mut table = format!(
         "{:<16} {:>6} {:>8} {:>8} {:>14} {:>13}\n",
         "mode", "seeds", "median", "worst", "client median", "client worst"

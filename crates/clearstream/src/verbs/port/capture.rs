@@ -95,11 +95,8 @@ pub(super) fn run(
         writeln!(crate::out::stderr(), "{frames} frames, {missed} missed").ok();
     }
     if let Some(why) = &gone {
-        writeln!(
-            crate::out::stderr(),
-            "clearstream: {why}: the file holds the frames captured until then"
-        )
-        .ok();
+        writeln!(crate::out::stderr(), "clearstream: {why}: the file holds what came until then")
+            .ok();
     }
     if missed > 0 || gone.is_some() {
         return Ok(Exit::Partial);
