@@ -60,6 +60,12 @@ pub(crate) fn table(out: &mut String, ranks: &[RankMessages]) -> std::fmt::Resul
     if ranks.len() > SHOWN_MAX {
         writeln!(out, "and {} more: --json", ranks.len() - SHOWN_MAX)?;
     }
+    let sum = |of: fn(&RankMessages) -> u64| ranks.iter().map(of).fold(0, u64::saturating_add);
+    let by_card = sum(|rank| rank.xdp_pkts);
+    if by_card > 0 {
+        let share = by_card as f64 / sum(|rank| rank.sent_pkts).max(1) as f64;
+        writeln!(out, "{} of the packets were sent by AF_XDP", show_share(share.min(1.0)))?;
+    }
     Ok(())
 }
 

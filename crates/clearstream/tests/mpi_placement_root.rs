@@ -9,12 +9,12 @@ use crate::PROGRAM;
 use crate::mpi_root::{Hosts, said};
 
 /// Two ranks on each host.
-const RANKS: &str = "--host near:2,far:2 -n 4";
+pub(crate) const RANKS: &str = "--host near:2,far:2 -n 4";
 /// Every setting of the interface that a plan may change.
 const SETTINGS: &str = "cd /sys/class/net/eth0 && head queues/rx-*/* threaded; ethtool -n eth0; cat /proc/irq/*/smp_affinity_list; true";
 
 /// The lab, if this machine has a core for each rank of a host.
-fn hosts(name: &str) -> Option<Hosts> {
+pub(crate) fn hosts(name: &str) -> Option<Hosts> {
     if sys::thread::usable_cores().expect("cores").len() < 2 {
         println!("skipped: two ranks of a host need two cores");
         return None;
@@ -22,12 +22,12 @@ fn hosts(name: &str) -> Option<Hosts> {
     Hosts::up(name, "wire = \"veth\"\nqueues = 2")
 }
 
-fn text_of(command: &mut Command) -> String {
+pub(crate) fn text_of(command: &mut Command) -> String {
     said(&command.stdin(Stdio::null()).output().expect("it starts"))
 }
 
 /// A job that exchanges messages until it is ended.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     job: String,
     /// What the verb and the ranks wrote on standard error when the job had begun.
@@ -35,7 +35,7 @@ struct Running {
 }
 
 impl Running {
-    fn begin(hosts: &Hosts, options: &str, words: &str) -> Self {
+    pub(crate) fn begin(hosts: &Hosts, options: &str, words: &str) -> Self {
         let job = hosts.job.display().to_string();
         let mut command = hosts.command_of(options, &format!("{words} {job} 1000000"));
         let mut child =
@@ -60,7 +60,7 @@ impl Running {
     }
 
     /// The process whose command line begins so, and whose environment has this word.
-    fn process(&self, command: &str, word: &str) -> u32 {
+    pub(crate) fn process(&self, command: &str, word: &str) -> u32 {
         let found = std::fs::read_dir("/proc").expect("processes").flatten().find_map(|entry| {
             let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
             let read = |file: &str| std::fs::read(entry.path().join(file)).unwrap_or_default();
@@ -88,13 +88,18 @@ impl Running {
         cores
     }
 
+    /// What was said by the end of the job.
+    pub(crate) fn wait(mut self) -> String {
+        self.child.wait().expect("it ends");
+        self.rest()
+    }
+
     /// Sends the verb a signal; what was said after the job has ended.
-    fn end(mut self, signal: &str) -> String {
+    pub(crate) fn end(self, signal: &str) -> String {
         let pid = self.process(&format!("{PROGRAM} mpi"), "").to_string();
         let kill = Command::new("kill").args([signal, &pid]).status();
         assert!(kill.expect("kill is installed").success());
-        self.child.wait().expect("it ends");
-        self.rest()
+        self.wait()
     }
 }
 

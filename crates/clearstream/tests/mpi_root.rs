@@ -109,6 +109,12 @@ impl Hosts {
         command
     }
 
+    /// What each rank reported when it ended.
+    pub(crate) fn reports(&self) -> Vec<serde_json::Value> {
+        let report = std::fs::read_to_string(self.scratch.path().join("report")).expect("a report");
+        report.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
     fn counters(&self, name: &str) -> Vec<u64> {
         let report =
             std::fs::read_to_string(self.scratch.path().join("report")).unwrap_or_default();

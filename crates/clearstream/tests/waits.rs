@@ -21,6 +21,7 @@ mod manual;
 mod mpi;
 mod mpi_placement_root;
 mod mpi_root;
+mod mpi_xdp_root;
 mod path_loopback;
 mod peer_text;
 #[path = "support/philosophers.rs"]

@@ -97,6 +97,8 @@ pub enum QueueChoice {
     DeviceHash,
     /// A rule of the device for the endpoint's UDP port.
     Rule,
+    /// BPF programs, by the endpoint's UDP port modulo the queues.
+    Program,
     /// What the interface has is not known.
     Unknown,
 }

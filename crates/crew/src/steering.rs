@@ -37,6 +37,8 @@ pub enum Binder {
 pub enum FlowRules {
     /// It has none; why, as the kernel says.
     Missing(String),
+    /// It has none, and the endpoints attach BPF programs that do the same.
+    Programs,
     /// It has, and they are switched off.
     Off,
     /// It has.
@@ -249,7 +251,10 @@ fn steer(plan: &mut JobPlan, machine: &Machine, nic: &Nic, is_ipv6: bool, wishes
         let queue = queues[turn % queues.len()];
         let rank = &plan.ranks[here[turn % here.len()]];
         cores_of.entry(queue).or_default().extend(&rank.cores);
-        if has_rules && let Ok(offset) = u16::try_from(turn) {
+        if has_rules
+            && wishes.rules != FlowRules::Programs
+            && let Ok(offset) = u16::try_from(turn)
+        {
             let port = wishes.first_port.saturating_add(offset);
             let key = interface(InterfaceKey::FlowQueue(FlowName { is_ipv6, port }));
             let why = format!("the endpoint of rank {} receives at UDP port {port}", rank.rank);
@@ -275,7 +280,7 @@ fn steer(plan: &mut JobPlan, machine: &Machine, nic: &Nic, is_ipv6: bool, wishes
         let queue = queues[turn % queues.len()];
         receiver.cores = if has_rules {
             receiver.port = wishes.first_port.checked_add(u16::try_from(turn).unwrap_or(u16::MAX));
-            to_queue(receiver, queue);
+            to_queue(receiver, queue, &wishes.rules);
             cores_of.get(&queue).cloned().unwrap_or_default()
         } else {
             of_all(&cores_of)
@@ -284,10 +289,13 @@ fn steer(plan: &mut JobPlan, machine: &Machine, nic: &Nic, is_ipv6: bool, wishes
     }
 }
 
-/// A rule chooses this queue.
-fn to_queue(receiver: &mut Receiver, queue: u32) {
+/// A rule, or a program, chooses this queue.
+fn to_queue(receiver: &mut Receiver, queue: u32, rules: &FlowRules) {
     receiver.queues = vec![queue];
-    receiver.queue_choice = QueueChoice::Rule;
+    receiver.queue_choice = match rules {
+        FlowRules::Programs => QueueChoice::Program,
+        _ => QueueChoice::Rule,
+    };
     receiver.interrupts.retain(|one| one.queue == Some(queue));
 }
 

@@ -26,6 +26,8 @@ pub struct RankMessages {
     pub sent_pkts: u64,
     /// Of these, through memory.
     pub memory_pkts: u64,
+    /// Of these, by the network card's queue (`AF_XDP`).
+    pub xdp_pkts: u64,
     /// Packets received.
     pub received_pkts: u64,
     /// Retransmitted packets.
@@ -78,6 +80,7 @@ impl RankMessages {
             queued_ns: more(|rank| rank.queued_ns),
             sent_pkts: more(|rank| rank.sent_pkts),
             memory_pkts: more(|rank| rank.memory_pkts),
+            xdp_pkts: more(|rank| rank.xdp_pkts),
             received_pkts: more(|rank| rank.received_pkts),
             resent_pkts: more(|rank| rank.resent_pkts),
             reasked_pkts: more(|rank| rank.reasked_pkts),

@@ -33,6 +33,7 @@ use messaging::{
 use crate::abi;
 use crate::backstop::Backstop;
 use crate::buffers::{Buffers, Lent};
+use crate::card::{self, Card};
 use crate::fence::Number;
 use crate::interfaces;
 use crate::local::Local;
@@ -126,6 +127,8 @@ pub(crate) struct Endpoint {
     local: Local,
     /// On a packet switch, where one is asked for.
     port: Option<Port>,
+    /// A queue of the network card, where one is asked for and can be had.
+    card: Option<Card>,
     /// Polls since a datagram came.
     quiet_polls: u32,
     /// The last poll that looked for datagrams found some.
@@ -192,11 +195,13 @@ impl Endpoint {
         };
         let wish = port::Wish::asked().map_err(no_port)?;
         let number = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-        let (udp, presence) = planned_sockets(place, site.port).map_err(number)?;
+        let wants_card = wish.is_none() && card::is_wanted();
+        let (udp, presence) = planned_sockets(place, site.port, wants_card).map_err(number)?;
         let at = udp.local_address().map_err(number)?;
         let network = wish.as_ref().map(|wish| wish.network);
         let name = Name::new(at, network, site.unique, site.key);
         let port = wish.map(|wish| Port::open(&wish, &name)).transpose().map_err(no_port)?;
+        let card = wants_card.then(|| Card::try_open(place, at)).flatten();
         let peers_max = (2 * peers_count as u32).clamp(1024, 1 << 20);
         let config = Config {
             packet_bytes_max: place.packet_bytes_max(),
@@ -221,6 +226,7 @@ impl Endpoint {
             udp,
             local: Local::open(&name),
             port,
+            card,
             quiet_polls: 0,
             is_udp_busy: false,
             overdue_polls: 0,

@@ -14,6 +14,7 @@
 //! * `buffers`: the program's memory, which the machine reaches by number;
 //! * `presence`: whether a silent peer's process is there;
 //! * `local`: ranks of the same host, through shared memory;
+//! * `port`, `card`: a port of a packet switch, and a queue of the network card; `held`: peers that wait for room there;
 //! * `transport`, `interfaces`: UDP datagrams; `name`: an endpoint's address with its key.
 #![expect(
     unsafe_code,
@@ -24,9 +25,11 @@ mod abi;
 mod backstop;
 mod buffers;
 mod calls;
+mod card;
 mod endpoint;
 pub mod engine;
 mod fence;
+mod held;
 mod info;
 mod interfaces;
 mod local;

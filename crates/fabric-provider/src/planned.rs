@@ -10,6 +10,10 @@ use crate::interfaces::complain_of;
 const CORES_VARIABLE: &str = "FI_CLEARSTREAM_CORES";
 /// `HOST:PORT`: the port of the first rank; others follow.
 const PORT_VARIABLE: &str = "FI_CLEARSTREAM_UDP_PORT";
+/// Where ports of queues are looked for where none is planned, and how many are tried.
+const FIRST_PORT: u16 = 61_008;
+const LAST_PORT: u16 = 65_000;
+const PORTS_TRIED: usize = 64;
 /// What launchers say of this process among those of its host.
 const LOCAL_VARIABLES: [&str; 3] =
     ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
@@ -90,9 +94,33 @@ pub(crate) fn port() -> Option<u16> {
     (!TAKEN.swap(true, Ordering::Relaxed)).then_some(port)
 }
 
+/// Ports beyond those that the kernel gives away by default, whose receive queue is this rank's by its number.
+pub(crate) fn ports_of_queue(queues_count: u32) -> impl Iterator<Item = u16> {
+    of_queue(queues_count, local_rank().unwrap_or(0))
+}
+
+fn of_queue(queues_count: u32, local: usize) -> impl Iterator<Item = u16> {
+    let queues_count = queues_count.max(1) as usize;
+    let first = usize::from(FIRST_PORT).next_multiple_of(queues_count) + local % queues_count;
+    let ports = (first..=usize::from(LAST_PORT)).step_by(queues_count);
+    ports.take(PORTS_TRIED).filter_map(|port| u16::try_from(port).ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_of_a_host_get_ports_of_different_queues() {
+        for queues_count in [1, 2, 3, 7, 16] {
+            for local in 0..queues_count as usize {
+                let mut ports = of_queue(queues_count, local);
+                assert!(ports.all(|port| u32::from(port) % queues_count == local as u32));
+            }
+            let more = of_queue(queues_count, queues_count as usize).next();
+            assert_eq!(more, of_queue(queues_count, 0).next());
+        }
+    }
 
     #[test]
     fn a_plan_holds_for_the_host_and_the_rank_that_it_names() {

@@ -13,6 +13,7 @@ use packet_switch::client::{Attached, Connection, default_socket};
 use packet_switch::{Name as SwitchName, PortName};
 
 use crate::buffers::Buffers;
+use crate::held::Users;
 use crate::name::{self, Name};
 
 /// Names the switch, and with `@NETWORK` the network that it is part of: `vale0`, `vale0@rack7`.
@@ -101,10 +102,7 @@ pub(crate) struct Port {
     filled: u32,
     /// The frame before goes on in the next slot: it is none of ours.
     goes_on: bool,
-    /// By peer: packets to it go through the port.
-    is_used_for: Vec<bool>,
-    /// There was no room for a further packet: those to peers that the port is used for are held back.
-    is_full: bool,
+    users: Users,
     next_check_ns: u64,
     pub(crate) sends_count: u64,
 }
@@ -133,8 +131,7 @@ impl Port {
             frame: vec![0; SHAPE.buffer_bytes as usize],
             filled: 0,
             goes_on: false,
-            is_used_for: Vec::new(),
-            is_full: false,
+            users: Users::default(),
             next_check_ns: 0,
             sends_count: 0,
         })
@@ -147,7 +144,7 @@ impl Port {
 
     /// Whether packets to anybody have gone through it.
     pub(crate) fn is_used(&self) -> bool {
-        !self.is_used_for.is_empty()
+        self.users.are_any()
     }
 
     /// Most bytes of a packet.
@@ -167,7 +164,7 @@ impl Port {
         [header, payload]: [&[u8]; 2],
     ) -> Result<bool, PortLost> {
         if let Some(peer) = peer {
-            self.use_for(peer);
+            self.users.add(peer);
         }
         let sender = &mut self.rings.sender;
         if sender.reserve(self.filled + 1)? <= self.filled {
@@ -193,21 +190,7 @@ impl Port {
 
     /// Holds packets back until there is room.
     pub(crate) fn hold(&mut self, machine: &mut Machine) {
-        self.is_full = true;
-        self.users().for_each(|peer| machine.hold(peer));
-    }
-
-    fn use_for(&mut self, peer: PeerId) {
-        let index = peer.0 as usize;
-        if self.is_used_for.len() <= index {
-            self.is_used_for.resize(index + 1, false);
-        }
-        self.is_used_for[index] = true;
-    }
-
-    /// The peers that it is used for.
-    fn users(&self) -> impl Iterator<Item = PeerId> {
-        (0..).zip(&self.is_used_for).filter(|(_, is_used)| **is_used).map(|(peer, _)| PeerId(peer))
+        self.users.hold(machine);
     }
 
     /// Hands over what was pushed.
@@ -224,8 +207,7 @@ impl Port {
 
     /// Lets the packets go that were held back.
     pub(crate) fn release(&mut self, machine: &mut Machine) {
-        self.is_full = false;
-        self.users().for_each(|peer| machine.release(peer));
+        self.users.release(machine);
     }
 
     /// Takes packets in; true: some came.
@@ -238,7 +220,7 @@ impl Port {
         machine: &mut Machine,
         buffers: &mut Buffers,
     ) -> Result<bool, PortLost> {
-        if self.is_full && self.rings.sender.reserve(1)? > 0 {
+        if self.users.are_held() && self.rings.sender.reserve(1)? > 0 {
             self.release(machine);
         }
         let receiver = &mut self.rings.receiver;

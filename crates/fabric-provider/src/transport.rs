@@ -329,7 +329,7 @@ impl Udp {
 }
 
 /// Hands over the packets of a datagram, or of several joined.
-fn for_each_packet(joined: &[u8], each: &mut impl FnMut(&[u8])) {
+pub(crate) fn for_each_packet(joined: &[u8], each: &mut impl FnMut(&[u8])) {
     joined.chunks(wire::first_packet_bytes(joined).max(1)).for_each(each);
 }
 

@@ -1,7 +1,7 @@
 //! Interfaces (`struct ifinfomsg`): what they are, what is changed on them, and veth pairs.
 
 use crate::attribute::{Attribute, attribute, read};
-use crate::bytes::{text_of, u64_of};
+use crate::bytes::{text_of, u32_of, u64_of};
 use crate::encoder::Encoder;
 use crate::message::{Message, flag};
 use crate::object::{MalformedError, Object, ask, list, split};
@@ -19,10 +19,12 @@ const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_CARRIER: u16 = 33;
 const IFLA_GSO_MAX_SIZE: u16 = 41;
+const IFLA_XDP: u16 = 43;
 const IFLA_MAX_MTU: u16 = 51;
 const IFLA_GRO_MAX_SIZE: u16 = 58;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
+const IFLA_XDP_PROG_ID: u16 = 4;
 const VETH_INFO_PEER: u16 = 1;
 
 const IFF_UP: u32 = 1;
@@ -64,6 +66,8 @@ pub struct Link {
     pub gso_max_bytes: Option<u32>,
     /// Largest segment that is put together on receipt, bytes.
     pub gro_max_bytes: Option<u32>,
+    /// The kernel's number of the XDP program that runs on it, if one does.
+    pub xdp_program: Option<u32>,
     /// Counters, in the order of `struct rtnl_link_stats64`; later kernels have more.
     pub statistics: Vec<u64>,
 }
@@ -131,6 +135,7 @@ impl Link {
             IFLA_GSO_MAX_SIZE => self.gso_max_bytes = number()?,
             IFLA_GRO_MAX_SIZE => self.gro_max_bytes = number()?,
             IFLA_LINKINFO => self.kind = kind(attribute.value),
+            IFLA_XDP => self.xdp_program = xdp_program(attribute.value),
             IFLA_STATS64 => {
                 self.statistics = attribute.value.chunks_exact(8).filter_map(u64_of).collect();
             }
@@ -250,6 +255,10 @@ fn name(value: &[u8]) -> String {
 
 fn kind(info: &[u8]) -> Option<String> {
     text_of(attribute(info, IFLA_INFO_KIND)?)
+}
+
+fn xdp_program(info: &[u8]) -> Option<u32> {
+    attribute(info, IFLA_XDP_PROG_ID).and_then(u32_of).filter(|&number| number != 0)
 }
 
 fn header(index: u32, flags: u32, change: u32) -> [u8; HEADER_BYTES] {

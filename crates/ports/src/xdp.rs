@@ -9,9 +9,11 @@
 mod arrived;
 mod open;
 mod port;
+mod steered;
 
 pub use open::{OpenError, Opened, open};
 pub use port::{Flush, Frame, Port, PortError};
+pub use steered::{Steered, open_steered, queues_count};
 
 /// Slots of each ring between this process and the kernel.
 pub const RING_SLOTS: u32 = 1024;

@@ -1,6 +1,6 @@
 //! Programs and maps of the kernel's BPF (`bpf(2)`), as far as a struct_ops map needs them.
 //!
-//! Called by `bpf-cc` ([`xdp`]: by `ports`). A struct_ops map holds one value: a kernel structure whose function
+//! Called by `bpf-cc` ([`xdp`] and [`steering`]: by `ports`). A struct_ops map holds one value: a kernel structure whose function
 //! pointers are loaded programs. Writing the value registers the structure with its subsystem,
 //! deleting it takes it back; while it is registered the kernel itself keeps the map, so it
 //! outlives the process without being pinned anywhere (kernel `kernel/bpf/bpf_struct_ops.c`).
@@ -11,6 +11,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::SyscallError;
 
+mod code;
+pub mod steering;
 pub mod xdp;
 
 const MAP_CREATE: libc::c_int = 0;
@@ -22,6 +24,7 @@ const MAP_GET_NEXT_ID: libc::c_int = 12;
 const MAP_GET_FD_BY_ID: libc::c_int = 14;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const BTF_LOAD: libc::c_int = 18;
+const LINK_CREATE: libc::c_int = 28;
 
 const MAP_TYPE_STRUCT_OPS: u32 = 26;
 const PROG_TYPE_STRUCT_OPS: u32 = 27;
@@ -155,6 +158,30 @@ pub fn load_program(program: &StructOpsProgram<'_>) -> Result<OwnedFd, SyscallEr
     })
 }
 
+/// Loads a program that runs on packets, and is attached as `attach_type` says.
+fn load_network(
+    program_type: u32,
+    attach_type: u32,
+    flags: u32,
+    name: &str,
+    instructions: &[u64],
+) -> Result<OwnedFd, SyscallError> {
+    const CALL: &str = "bpf(BPF_PROG_LOAD)";
+    let license = c"GPL";
+    let mut attr = Attr::new()
+        .word(0, program_type)
+        .word(4, bounded(instructions.len(), CALL)?)
+        .pointer(8, instructions.as_ptr().addr())
+        .pointer(16, license.as_ptr().addr())
+        .word(44, flags)
+        .name(48, name)
+        .word(68, attach_type);
+    // SAFETY: `insns` and `insn_cnt` describe `instructions`, `license` ends with a NUL; both
+    // outlive the call and are only read; no log is asked for.
+    let fd = unsafe { bpf(PROG_LOAD, &mut attr) };
+    owned(fd, CALL, name)
+}
+
 /// Makes a map for one value of the kernel type `value_type`.
 ///
 /// # Errors
@@ -235,10 +262,15 @@ pub fn value(map: BorrowedFd<'_>) -> Result<Vec<u8>, SyscallError> {
 /// # Errors
 /// No privilege (`CAP_SYS_ADMIN`).
 pub fn next_map(id: u32) -> Result<Option<u32>, SyscallError> {
+    next(MAP_GET_NEXT_ID, id, "bpf(BPF_MAP_GET_NEXT_ID)")
+}
+
+/// The number after `id` of objects of one kind, by a command that asks for it.
+fn next(command: libc::c_int, id: u32, call: &'static str) -> Result<Option<u32>, SyscallError> {
     let mut attr = Attr::new().word(0, id);
-    // SAFETY: the attributes of BPF_MAP_GET_NEXT_ID hold no pointer.
-    let answer = unsafe { bpf(MAP_GET_NEXT_ID, &mut attr) };
-    match done(answer, "bpf(BPF_MAP_GET_NEXT_ID)", "maps") {
+    // SAFETY: the attributes of BPF_…_GET_NEXT_ID hold no pointer.
+    let answer = unsafe { bpf(command, &mut attr) };
+    match done(answer, call, "objects") {
         Err(error) if error.source.raw_os_error() == Some(libc::ENOENT) => Ok(None),
         Err(error) => Err(error),
         Ok(()) => Ok(Some(word(&attr.0, 4))),
@@ -250,10 +282,19 @@ pub fn next_map(id: u32) -> Result<Option<u32>, SyscallError> {
 /// # Errors
 /// It is gone (`ENOENT`), or no privilege (`CAP_SYS_ADMIN`).
 pub fn open_map(id: u32) -> Result<OwnedFd, SyscallError> {
+    open_numbered(MAP_GET_FD_BY_ID, id, "bpf(BPF_MAP_GET_FD_BY_ID)")
+}
+
+/// Opens an object by its number, by a command that does.
+fn open_numbered(
+    command: libc::c_int,
+    id: u32,
+    call: &'static str,
+) -> Result<OwnedFd, SyscallError> {
     let mut attr = Attr::new().word(0, id);
-    // SAFETY: the attributes of BPF_MAP_GET_FD_BY_ID hold no pointer.
-    let fd = unsafe { bpf(MAP_GET_FD_BY_ID, &mut attr) };
-    owned(fd, "bpf(BPF_MAP_GET_FD_BY_ID)", &format!("map {id}"))
+    // SAFETY: the attributes of BPF_…_GET_FD_BY_ID hold no pointer.
+    let fd = unsafe { bpf(command, &mut attr) };
+    owned(fd, call, &format!("number {id}"))
 }
 
 /// What a map is.
@@ -262,22 +303,41 @@ pub fn open_map(id: u32) -> Result<OwnedFd, SyscallError> {
 /// The descriptor is no map's.
 pub fn map_info(map: BorrowedFd<'_>) -> Result<MapInfo, SyscallError> {
     let mut info = [0_u8; MAP_INFO_BYTES];
-    let mut attr = Attr::new()
-        .fd(0, map.as_raw_fd())
-        .word(4, bounded(info.len(), "bpf(BPF_OBJ_GET_INFO_BY_FD)")?)
-        .pointer(8, info.as_mut_ptr().addr());
-    // SAFETY: `info` and `info_len` describe `info`, which nothing else refers to; the kernel
-    // writes no more than that.
-    let answer = unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attr) };
-    done(answer, "bpf(BPF_OBJ_GET_INFO_BY_FD)", "map")?;
-    let name = info[24..40].split(|byte| *byte == 0).next().unwrap_or_default();
+    // SAFETY: what the kernel reads of `info` is zero, so there is no pointer in it.
+    unsafe { object_info(map, &mut info, "map") }?;
     Ok(MapInfo {
         id: word(&info, 4),
         is_struct_ops: word(&info, 0) == MAP_TYPE_STRUCT_OPS,
         value_bytes: word(&info, 12),
-        name: String::from_utf8_lossy(name).into_owned(),
+        name: text(&info[24..40]),
         value_type: word(&info, 44),
     })
+}
+
+/// What the kernel says of an object, in a structure of the object's kind.
+///
+/// # Safety
+/// Pointers that `info` holds are valid for what the kernel writes there.
+unsafe fn object_info(
+    object: BorrowedFd<'_>,
+    info: &mut [u8],
+    what: &str,
+) -> Result<(), SyscallError> {
+    const CALL: &str = "bpf(BPF_OBJ_GET_INFO_BY_FD)";
+    let mut attr = Attr::new()
+        .fd(0, object.as_raw_fd())
+        .word(4, bounded(info.len(), CALL)?)
+        .pointer(8, info.as_mut_ptr().addr());
+    // SAFETY: `info` and `info_len` describe `info`, which nothing else refers to; the kernel
+    // writes no more than that, and where its pointers lead, which is the caller's promise.
+    let answer = unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attr) };
+    done(answer, CALL, what)
+}
+
+/// A name up to its NUL.
+fn text(bytes: &[u8]) -> String {
+    let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
 }
 
 /// The value of a struct_ops map has exactly `bytes`; only then may the kernel be given a pointer

@@ -7,10 +7,13 @@
 mod tuning;
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use netlink::{Address, Link, Mode, Path, Prefix, Route, Target, VethPair, protocol};
+use netlink::{
+    Address, Family, Link, Mode, Neighbour, NeighbourFilter, Path, Prefix, Route, Target, VethPair,
+    neighbour_state, protocol,
+};
 
 use crate::SyscallError;
 use crate::ethtool::PORT_FIBRE;
@@ -77,6 +80,25 @@ impl RouteSocket {
         self.netlink
             .find(&Link::get(index))
             .map_err(|error| error.into_syscall("rtnetlink getlink", name))
+    }
+
+    /// The hardware address of an Ethernet neighbour of an interface, as far as the kernel knows it.
+    ///
+    /// # Errors
+    /// No such interface.
+    pub fn neighbour(&mut self, name: &str, ip: Ipv4Addr) -> Result<Option<[u8; 6]>, SyscallError> {
+        let interface_index = Some(self.index(name)?);
+        let filter = NeighbourFilter { family: Family::V4, interface_index };
+        let all: Vec<Neighbour> = self
+            .netlink
+            .list(&Neighbour::dump(filter))
+            .map_err(|error| error.into_syscall("rtnetlink getneigh", name))?;
+        let is_it = |one: &&Neighbour| {
+            one.address == ip
+                && Some(one.interface_index) == interface_index
+                && one.state != neighbour_state::FAILED
+        };
+        Ok(all.iter().find(is_it).and_then(|one| one.hardware_address.as_slice().try_into().ok()))
     }
 
     /// Gives an interface an address, ready for use at once: IPv6 without duplicate detection.

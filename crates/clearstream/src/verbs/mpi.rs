@@ -4,18 +4,21 @@ mod carried;
 mod one_sided;
 mod placed;
 mod plan;
+mod transport;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use clap::ValueEnum;
 use packet_switch::Name as SwitchName;
 use sys::own_address;
 
 use self::one_sided::OneSided;
 use self::placed::{LauncherBinding, Placed, PlacementArgs};
+use self::transport::{
+    Carrier, SHARED_MEMORY_VARIABLE, SharedMemory, TRANSPORT_VARIABLE, carrier, shared_memory,
+};
 use crate::VerbResult;
 use crate::exit::{VerbError, complain, not_run};
 use crate::store;
@@ -35,7 +38,7 @@ const OPEN_MPI: [(&str, &str); 3] = [
 const CHOICES: [&str; 5] =
     ["pml", "mtl", "mtl_ofi_provider_include", "mtl_ofi_provider_exclude", "osc"];
 /// Environment variables that the ranks need on every host.
-const FORWARDED: [&str; 9] = [
+const FORWARDED: [&str; 10] = [
     "FI_PROVIDER_PATH",
     INTERFACE_VARIABLE,
     PORT_VARIABLE,
@@ -43,6 +46,7 @@ const FORWARDED: [&str; 9] = [
     "FI_CLEARSTREAM_REPORT",
     LIVE_VARIABLE,
     SHARED_MEMORY_VARIABLE,
+    TRANSPORT_VARIABLE,
     carried::CORES_VARIABLE,
     carried::UDP_PORT_VARIABLE,
 ];
@@ -52,52 +56,6 @@ const LIVE_VARIABLE: &str = "FI_CLEARSTREAM_LIVE";
 const INTERFACE_VARIABLE: &str = "FI_CLEARSTREAM_IFACE";
 /// Tells the provider which packet switch, and which network of switches, endpoints have a port on.
 const PORT_VARIABLE: &str = "FI_CLEARSTREAM_PORT";
-/// Tells the provider how ranks of one host exchange messages.
-const SHARED_MEMORY_VARIABLE: &str = "FI_CLEARSTREAM_SHM";
-
-/// How ranks of one host exchange messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum SharedMemory {
-    /// Rings in shared memory; long messages are read from the sender's memory, with one copy.
-    Direct,
-    /// Rings in shared memory for all messages.
-    Rings,
-    /// UDP, as between hosts.
-    Off,
-}
-
-impl SharedMemory {
-    /// The variable's value.
-    fn value(self) -> &'static str {
-        match self {
-            Self::Direct => "direct",
-            Self::Rings => "rings",
-            Self::Off => "off",
-        }
-    }
-
-    /// One line for the user: how messages go inside a host and between hosts; `port` is the switch's port, by whose
-    /// frames ranks of its network are reached.
-    fn line(self, port: Option<&str>) -> String {
-        let inside = match self {
-            Self::Direct => Some("shared memory inside a host, with one copy if they are long,"),
-            Self::Rings => Some("shared memory inside a host"),
-            Self::Off => None,
-        };
-        match (inside, port) {
-            (Some(inside), None) => format!("messages use {inside} and UDP between hosts"),
-            (None, None) => "messages use UDP between hosts and inside a host".to_owned(),
-            (Some(inside), Some(port)) => format!(
-                "messages use {inside} and frames of a port on {port} otherwise; UDP only to ranks of other networks"
-            ),
-            (None, Some(port)) => {
-                format!(
-                    "messages use frames of a port on {port}, and UDP only to ranks of other networks"
-                )
-            }
-        }
-    }
-}
 
 /// Options of `mpi`.
 #[derive(Debug, clap::Args)]
@@ -107,6 +65,7 @@ impl SharedMemory {
     clearstream mpi plan -- mpirun -n 4 ./job\n  \
     clearstream mpi --interface eth1 -- mpirun --hostfile hosts ./job\n  \
     clearstream mpi --shared-memory off -- mpirun -n 4 ./job\n  \
+    clearstream mpi --transport xdp -- mpirun --hostfile hosts ./job\n  \
     clearstream mpi --port vale0@rack7 -- mpirun --hostfile hosts ./job\n  \
     clearstream mpi --report counters.json -- mpirun -n 2 ./job\n  \
     clearstream mpi --live job -- mpirun -n 4 ./job      beside it: clearstream live --messages job\n\n\
@@ -159,6 +118,9 @@ struct TransportArgs {
     /// reach each other through it, and all others by UDP. A rank without the switch fails.
     #[arg(long, value_name = "SWITCH[@NETWORK]", value_parser = checked_port)]
     port: Option<String>,
+    /// What carries packets between hosts [default: udp].
+    #[arg(long, value_name = "HOW", value_enum, conflicts_with = "port")]
+    transport: Option<Carrier>,
     /// How ranks of one host exchange messages [default: direct]. Ranks that cannot share memory use UDP
     /// and say why.
     #[arg(long, value_name = "HOW", value_enum)]
@@ -193,11 +155,13 @@ fn start(args: &MpiArgs) -> VerbResult {
     check_interface(args.transport.interface.as_deref(), arguments)?;
     let shared_memory = shared_memory(args.transport.shared_memory)?;
     let port = port(args.transport.port.as_deref())?;
+    let carrier = carrier(args.transport.transport, port.as_deref())?;
     let folder = library.parent().unwrap_or(Path::new("/"));
     let mut command = Command::new(launcher);
     let one_sided = one_sided.parameters().iter().copied();
     command.envs(OPEN_MPI).envs(one_sided).env("FI_PROVIDER_PATH", folder);
     command.env(SHARED_MEMORY_VARIABLE, shared_memory.value());
+    command.env(TRANSPORT_VARIABLE, carrier.value());
     if let Some(interface) = &args.transport.interface {
         command.env(INTERFACE_VARIABLE, interface);
     }
@@ -214,7 +178,7 @@ fn start(args: &MpiArgs) -> VerbResult {
         std::fs::create_dir_all(folder).map_err(|error| VerbError::unreadable(folder, &error))?;
         command.env(LIVE_VARIABLE, std::path::absolute(folder)?);
     }
-    let placed = placed(args, launcher, arguments, port.as_deref());
+    let placed = placed(args, launcher, arguments, port.as_deref(), carrier);
     let planned = placed.as_ref();
     for (name, value) in [
         (carried::CORES_VARIABLE, planned.and_then(carried::cores_value)),
@@ -231,7 +195,7 @@ fn start(args: &MpiArgs) -> VerbResult {
     for name in forwarded {
         command.args(["-x", name]);
     }
-    let line = shared_memory.line(port.as_deref());
+    let line = shared_memory.line(port.as_deref(), carrier);
     writeln!(crate::out::stderr(), "clearstream: {line}").ok();
     command.args(arguments);
     carried::run(command, placed.as_ref())
@@ -243,6 +207,7 @@ fn placed(
     launcher: &OsStr,
     arguments: &[OsString],
     port: Option<&str>,
+    carrier: Carrier,
 ) -> Option<Placed> {
     let wanted = &args.placement;
     let binding = placed::launcher_binding(arguments, |name| std::env::var(name).ok());
@@ -268,7 +233,7 @@ fn placed(
     }
     let interface = args.transport.interface.as_deref();
     // An interface that only other hosts have: nothing is planned here.
-    placed::placed(&map.ranks, Some(binding), interface, port, wanted).ok()
+    placed::placed(&map.ranks, Some(binding), interface, port, carrier, wanted).ok()
 }
 
 /// Launcher options and variables that start ranks elsewhere, perhaps none on this host.
@@ -328,20 +293,6 @@ fn no_interface(wanted: &str) -> VerbError {
          address: {}",
         names.join(", ")
     ))
-}
-
-/// What the command line says, else the environment.
-fn shared_memory(given: Option<SharedMemory>) -> Result<SharedMemory, VerbError> {
-    if let Some(given) = given {
-        return Ok(given);
-    }
-    match std::env::var(SHARED_MEMORY_VARIABLE) {
-        Ok(value) if !value.is_empty() => SharedMemory::from_str(&value, false).map_err(|_error| {
-            let text = "expected direct, rings or off";
-            VerbError::usage(format!("{SHARED_MEMORY_VARIABLE}={value}: {text}"))
-        }),
-        _ => Ok(SharedMemory::Direct),
-    }
 }
 
 /// What the command line says, else the environment. Each rank would fail on a malformed name.
@@ -484,29 +435,5 @@ mod tests {
         assert_eq!(OneSided::chosen(None, 5).ok(), Some(OneSided::Memory));
         assert_eq!(OneSided::chosen(messages, 4).ok(), messages);
         assert!(OneSided::chosen(messages, 5).is_err());
-    }
-
-    #[test]
-    fn the_first_line_names_the_ways_that_messages_take() {
-        for (how, port, line) in [
-            (SharedMemory::Off, None, "messages use UDP between hosts and inside a host"),
-            (
-                SharedMemory::Rings,
-                None,
-                "messages use shared memory inside a host and UDP between hosts",
-            ),
-            (
-                SharedMemory::Off,
-                Some("vale0"),
-                "messages use frames of a port on vale0, and UDP only to ranks of other networks",
-            ),
-        ] {
-            assert_eq!(how.line(port), line);
-        }
-        let both = SharedMemory::Direct.line(Some("vale0"));
-        assert!(
-            both.contains("shared memory inside a host") && both.contains("port on vale0"),
-            "{both}"
-        );
     }
 }

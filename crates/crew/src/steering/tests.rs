@@ -83,6 +83,21 @@ fn a_card_with_rules_gives_each_endpoint_a_queue_whose_interrupt_is_on_the_ranks
 }
 
 #[test]
+fn programs_give_each_endpoint_a_queue_without_rules() {
+    let machine = machine(4, virtual_nic(2));
+    let plan = planned(&machine, 4, &["here", "far"], &wishes(FlowRules::Programs));
+    assert_eq!((plan.first_port, &plan.no_rules), (Some(61_008), &None));
+    let receivers = plan.ranks.iter().filter_map(|rank| rank.receiver.as_ref());
+    let chosen: Vec<_> =
+        receivers.map(|one| (one.queue_choice, one.queues.clone(), one.port)).collect();
+    let queue =
+        |number: u16| (QueueChoice::Program, vec![u32::from(number)], Some(61_008 + number));
+    assert_eq!(chosen, [queue(0), queue(1)]);
+    let changed = changes(&plan);
+    assert!(changed.iter().all(|change| change.contains("rps_cpus")), "{changed:?}");
+}
+
+#[test]
 fn interrupts_move_to_ranks_that_cannot_be_where_they_are() {
     let machine = machine(4, nic(4));
     let plan = planned(&machine, 8, &["here", "far"], &wishes(FlowRules::Off));

@@ -167,6 +167,8 @@ impl Endpoint {
             ("sends", self.udp.sends_count),
             ("receives", self.udp.receives_count),
             ("port_pkts", self.port.as_ref().map_or(0, |port| port.sends_count)),
+            ("xdp_pkts", self.card.as_ref().map_or(0, |card| card.sends_count)),
+            ("xdp_received_pkts", self.card.as_ref().map_or(0, |card| card.receives_count)),
             ("memory_peers", self.local.peers_count),
             ("memory_pkts", self.local.sends_count),
             ("direct_bytes", counters.direct_bytes),
@@ -183,6 +185,9 @@ impl Endpoint {
             write!(line, ",\"rank\":{rank}").ok();
         }
         write!(line, ",\"host\":\"{host}\"").ok();
+        if let Some(card) = &self.card {
+            write!(line, ",\"xdp_queue\":{}", card.queue).ok();
+        }
         if let Some(address) = address {
             write!(line, ",\"address\":\"{address}\"").ok();
         }

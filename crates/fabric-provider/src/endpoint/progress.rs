@@ -1,10 +1,12 @@
 //! What moves packets: an endpoint's polls of its rings and its socket, and its end.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use messaging::Payload;
 
 use super::{Endpoint, Queues};
+use crate::card::Card;
 use crate::interfaces;
 use crate::name::socket_address;
 use crate::port::{Port, PortLost};
@@ -40,6 +42,7 @@ impl Endpoint {
         let is_overdue = self.machine.poll_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
         let mut has_received = self.local.receive(now_ns, &mut self.machine, &mut self.buffers);
         has_received |= self.receive_frames(now_ns);
+        has_received |= self.receive_from_card(now_ns);
         let mut may_have_more = has_received;
         if self.is_udps_turn() || is_overdue {
             let datagrams = self.receive_datagrams(now_ns);
@@ -73,7 +76,9 @@ impl Endpoint {
     /// takes a system call, only at some.
     fn is_udps_turn(&mut self) -> bool {
         self.quiet_polls = self.quiet_polls.wrapping_add(1);
-        let has_rings = self.local.has_links() || self.port.as_ref().is_some_and(Port::is_used);
+        let has_rings = self.local.has_links()
+            || self.port.as_ref().is_some_and(Port::is_used)
+            || self.card.as_ref().is_some_and(Card::is_used);
         !has_rings
             || self.quiet_polls < POLLS_AFTER_DATAGRAM
             || self.quiet_polls.is_multiple_of(POLLS_A_DATAGRAM)
@@ -93,6 +98,25 @@ impl Endpoint {
         if let Some(mut port) = self.port.take() {
             port.release(&mut self.machine);
             interfaces::complain("the packet switch has ended; messages go over UDP from now on");
+        }
+    }
+
+    fn receive_from_card(&mut self, now_ns: u64) -> bool {
+        let Some(card) = &mut self.card else { return false };
+        let outcome = card.receive(now_ns, &mut self.machine, &mut self.buffers);
+        outcome.unwrap_or_else(|gone| {
+            self.leave_card(&gone);
+            false
+        })
+    }
+
+    /// From now on what went by the card's queue goes by UDP.
+    fn leave_card(&mut self, gone: &io::Error) {
+        if let Some(mut card) = self.card.take() {
+            card.release(&mut self.machine);
+            interfaces::complain(&format!(
+                "the network card's queue is gone ({gone}); messages go over UDP from now on"
+            ));
         }
     }
 
@@ -152,7 +176,14 @@ impl Endpoint {
                         Err(gone) => self.leave_port(gone),
                     }
                 } else if let Some(to) = socket_address(&address) {
-                    self.udp.push(peer, to, header, payload);
+                    let card = self.card.as_mut();
+                    let way = card.and_then(|card| Some((card.way(now_ns, to)?, card)));
+                    match way.map(|(way, card)| (card.push(peer, way, [header, payload]), card)) {
+                        None => self.udp.push(peer, to, header, payload),
+                        Some((Ok(false), _)) => {}
+                        Some((Ok(true), card)) => card.hold(&mut self.machine),
+                        Some((Err(gone), _)) => self.leave_card(&gone),
+                    }
                 }
             }
             let Some(packet) = self.own.pop_front() else { break };
@@ -161,6 +192,9 @@ impl Endpoint {
         self.udp.flush();
         if let Some(Err(gone)) = self.port.as_mut().map(Port::flush) {
             self.leave_port(gone);
+        }
+        if let Some(Err(gone)) = self.card.as_mut().map(Card::flush) {
+            self.leave_card(&gone);
         }
     }
 

@@ -54,13 +54,18 @@ fn sockets(place: &interfaces::Place, port: u16) -> std::io::Result<(Udp, Presen
     }
 }
 
-/// The same at the port that was planned for this rank, if any, unless somebody has taken it.
+/// The same at the port that was planned for this rank, if any, unless somebody has taken it. `has_queue`: else at one of
+/// the ports whose receive queue is this rank's by its number on the host.
 pub(super) fn planned_sockets(
     place: &interfaces::Place,
     port: u16,
+    has_queue: bool,
 ) -> std::io::Result<(Udp, Presence)> {
     let Some(planned) = (port == 0).then(planned::port).flatten() else {
-        return sockets(place, port);
+        let queues_count = has_queue.then(|| ports::xdp::queues_count(&place.interface));
+        let mut of_queue = queues_count.into_iter().flat_map(planned::ports_of_queue);
+        let found = of_queue.find_map(|port| sockets(place, port).ok());
+        return found.map_or_else(|| sockets(place, port), Ok);
     };
     sockets(place, planned).or_else(|error| {
         interfaces::complain_of(&format!(

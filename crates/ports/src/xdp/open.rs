@@ -77,8 +77,25 @@ pub struct Opened {
 /// # Errors
 /// See [`OpenError`].
 pub fn open(device: &str, queue: u32) -> Result<Opened, OpenError> {
+    let interface_index = index(device)?;
+    let (socket, memory) = unbound()?;
+    let map =
+        program::create_socket_map("clearstream_xsk", queue.saturating_add(1)).map_err(refused)?;
+    let code = program::load_redirect("clearstream_xdp", &map).map_err(refused)?;
+    let (link, is_generic) = attach(&code, interface_index, device)?;
+    let takes_parts = bind(&socket, interface_index, device, queue)?;
+    program::set_socket(&map, queue, socket.as_fd())?;
+    let promiscuous = sys::tap::hold_promiscuous(interface_index, device)?;
+    Ok(Opened { socket, memory, holds: vec![link, promiscuous], is_generic, takes_parts })
+}
+
+pub(super) fn index(device: &str) -> Result<u32, OpenError> {
     let gone = |_| OpenError::NoDevice(device.to_owned());
-    let interface_index = RouteSocket::open()?.index(device).map_err(gone)?;
+    RouteSocket::open()?.index(device).map_err(gone)
+}
+
+/// A socket of no queue yet, with its rings and the memory of its frames.
+pub(super) fn unbound() -> Result<(OwnedFd, Arc<Region>), OpenError> {
     let socket = sys::xdp::open().map_err(refused)?;
     let chunks = 2 * RECEIVE_CHUNKS as usize;
     let memory_bytes = chunks * CHUNK_BYTES as usize;
@@ -88,16 +105,9 @@ pub fn open(device: &str, queue: u32) -> Result<Opened, OpenError> {
         _ => OpenError::Syscall(error),
     })?;
     sys::xdp::make_rings(socket.as_fd(), RING_SLOTS)?;
-    let map =
-        program::create_socket_map("clearstream_xsk", queue.saturating_add(1)).map_err(refused)?;
-    let code = program::load_redirect("clearstream_xdp", &map).map_err(refused)?;
-    let (link, is_generic) = attach(&code, interface_index, device)?;
-    let takes_parts = bind(&socket, interface_index, device, queue)?;
     // Kernels that do not know it send fewer at a time.
     sys::xdp::set_send_budget(socket.as_fd(), RING_SLOTS).ok();
-    program::set_socket(&map, queue, socket.as_fd())?;
-    let promiscuous = sys::tap::hold_promiscuous(interface_index, device)?;
-    Ok(Opened { socket, memory, holds: vec![link, promiscuous], is_generic, takes_parts })
+    Ok((socket, memory))
 }
 
 fn errno(error: &SyscallError) -> Option<Errno> {
@@ -105,7 +115,7 @@ fn errno(error: &SyscallError) -> Option<Errno> {
 }
 
 /// What it means that the kernel does not even begin.
-fn refused(error: SyscallError) -> OpenError {
+pub(super) fn refused(error: SyscallError) -> OpenError {
     if error.is_privilege() {
         return OpenError::Privilege(error);
     }
@@ -116,7 +126,7 @@ fn refused(error: SyscallError) -> OpenError {
 }
 
 /// In the driver, or where that cannot, in the kernel's receive path; true for the latter.
-fn attach(
+pub(super) fn attach(
     code: &OwnedFd,
     interface_index: u32,
     device: &str,
@@ -139,7 +149,7 @@ fn attach(
 }
 
 /// Ties the socket to the queue; whether frames may be of several parts.
-fn bind(
+pub(super) fn bind(
     socket: &OwnedFd,
     interface_index: u32,
     device: &str,

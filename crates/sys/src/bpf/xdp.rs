@@ -6,10 +6,10 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use super::{Attr, MAP_CREATE, MAP_UPDATE_ELEM, PROG_LOAD, bounded, bpf, done, owned};
+use super::code::{Code, Size};
+use super::{Attr, LINK_CREATE, MAP_CREATE, MAP_UPDATE_ELEM, bpf, done, load_network, owned};
 use crate::SyscallError;
 
-const LINK_CREATE: libc::c_int = 28;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 /// `BPF_XDP` of `enum bpf_attach_type`.
@@ -18,6 +18,12 @@ const ATTACH_XDP: u32 = 37;
 const PROG_HAS_FRAGMENTS: u32 = 1 << 5;
 const FLAG_SKB_MODE: u32 = 1 << 1;
 const FLAG_DRIVER_MODE: u32 = 1 << 2;
+/// Offset of `rx_queue_index` in `struct xdp_md`.
+pub(super) const RECEIVE_QUEUE: i16 = 16;
+/// Hands the frame to the host's stack.
+pub(super) const XDP_PASS: i32 = 2;
+/// `bpf_redirect_map`.
+pub(super) const REDIRECT_MAP: i32 = 51;
 
 /// Where on a frame's way the program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +36,7 @@ pub enum Mode {
 
 /// A map of sockets, by queue.
 #[derive(Debug)]
-pub struct SocketMap(OwnedFd);
+pub struct SocketMap(pub(super) OwnedFd);
 
 /// Makes a map of sockets for the queues 0 to `queues - 1`.
 ///
@@ -66,27 +72,15 @@ pub fn set_socket(map: &SocketMap, queue: u32, socket: BorrowedFd<'_>) -> Result
 /// # Errors
 /// No privilege (`CAP_BPF` and `CAP_NET_ADMIN`), or no such program in this kernel.
 pub fn load_redirect(name: &str, map: &SocketMap) -> Result<OwnedFd, SyscallError> {
-    const CALL: &str = "bpf(BPF_PROG_LOAD)";
-    let instructions = redirect(map.0.as_raw_fd());
-    let count = bounded(instructions.len(), CALL)?;
-    let license = c"GPL";
-    let load = |flags: u32| {
-        let mut attr = Attr::new()
-            .word(0, PROG_TYPE_XDP)
-            .word(4, count)
-            .pointer(8, instructions.as_ptr().addr())
-            .pointer(16, license.as_ptr().addr())
-            .word(44, flags)
-            .name(48, name)
-            .word(68, ATTACH_XDP);
-        // SAFETY: `insns` and `insn_cnt` describe `instructions`, `license` ends with a NUL; both
-        // outlive the call and are only read; no log is asked for.
-        let fd = unsafe { bpf(PROG_LOAD, &mut attr) };
-        owned(fd, CALL, "XDP program")
-    };
-    match load(PROG_HAS_FRAGMENTS) {
+    load(name, &redirect(map.0.as_raw_fd()))
+}
+
+/// Loads a program that runs on frames.
+pub(super) fn load(name: &str, instructions: &[u64]) -> Result<OwnedFd, SyscallError> {
+    let with = |flags| load_network(PROG_TYPE_XDP, ATTACH_XDP, flags, name, instructions);
+    match with(PROG_HAS_FRAGMENTS) {
         // Before Linux 5.18 nobody knew that flag.
-        Err(error) if error.source.raw_os_error() == Some(libc::EINVAL) => load(0),
+        Err(error) if error.source.raw_os_error() == Some(libc::EINVAL) => with(0),
         answer => answer,
     }
 }
@@ -114,34 +108,14 @@ pub fn attach(
 }
 
 /// `return bpf_redirect_map(&map, ctx->rx_queue_index, XDP_PASS)`, assembled.
-fn redirect(map: i32) -> [u64; 6] {
-    const LOAD_WORD: u8 = 0x61;
-    const LOAD_LONG: u8 = 0x18;
-    const MOVE: u8 = 0xb7;
-    const CALL: u8 = 0x85;
-    const EXIT: u8 = 0x95;
-    /// `BPF_PSEUDO_MAP_FD`: the number loaded is a map's descriptor.
-    const MAP_FD: u8 = 1;
-    /// Offset of `rx_queue_index` in `struct xdp_md`.
-    const QUEUE: i16 = 16;
-    const REDIRECT_MAP: i32 = 51;
-    const XDP_PASS: i32 = 2;
-    let instruction = |code: u8, to: u8, from: u8, offset: i16, number: i32| {
-        let [o0, o1] = offset.to_ne_bytes();
-        let [n0, n1, n2, n3] = number.to_ne_bytes();
-        // The registers are bit-fields, whose order follows the machine's.
-        let registers =
-            if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
-        u64::from_ne_bytes([code, registers, o0, o1, n0, n1, n2, n3])
-    };
-    [
-        instruction(LOAD_WORD, 2, 1, QUEUE, 0),
-        instruction(LOAD_LONG, 1, MAP_FD, 0, map),
-        instruction(0, 0, 0, 0, 0),
-        instruction(MOVE, 3, 0, 0, XDP_PASS),
-        instruction(CALL, 0, 0, 0, REDIRECT_MAP),
-        instruction(EXIT, 0, 0, 0, 0),
-    ]
+fn redirect(map: i32) -> Vec<u64> {
+    let mut code = Code::default();
+    code.load(Size::Word, 2, 1, RECEIVE_QUEUE);
+    code.load_map(1, map);
+    code.set(3, XDP_PASS);
+    code.call(REDIRECT_MAP);
+    code.exit();
+    code.assembled()
 }
 
 #[cfg(test)]
@@ -151,7 +125,7 @@ mod tests {
     #[test]
     #[cfg(target_endian = "little")]
     fn the_program_is_as_a_disassembler_reads_it() {
-        let [queue, map, zero, pass, call, exit] = redirect(5);
+        let [queue, map, zero, pass, call, exit] = redirect(5)[..] else { panic!("six") };
         assert_eq!(queue.to_le_bytes(), [0x61, 0x12, 16, 0, 0, 0, 0, 0], "r2 = *(u32 *)(r1 + 16)");
         assert_eq!(map.to_le_bytes(), [0x18, 0x11, 0, 0, 5, 0, 0, 0], "r1 = map[fd:5]");
         assert_eq!(zero, 0);

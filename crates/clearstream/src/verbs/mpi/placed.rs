@@ -11,7 +11,7 @@ use sys::ethtool::Device;
 use sys::flow_rules;
 use sys::own_address::{self, Reason};
 
-use super::{INTERFACE_VARIABLE, no_interface};
+use super::{Carrier, INTERFACE_VARIABLE, no_interface};
 use crate::exit::VerbError;
 
 /// Endpoints get ports beyond those that the kernel gives away by default (`ip_local_port_range`).
@@ -122,6 +122,7 @@ pub(super) fn placed(
     binding: Option<LauncherBinding>,
     interface: Option<&str>,
     port: Option<&str>,
+    carrier: Carrier,
     wanted: &PlacementArgs,
 ) -> Result<Placed, VerbError> {
     let (endpoint, reason) = endpoint(interface)?;
@@ -135,6 +136,14 @@ pub(super) fn placed(
         port.is_some().then_some(Unsteered::SwitchPort)
     };
     let is_plans = !wanted.no_bind && binding != Some(LauncherBinding::Chosen);
+    let mut rules = rules(&endpoint.interface);
+    let mut queues_count = 1;
+    if carrier == Carrier::Xdp && matches!(rules, FlowRules::Missing(_)) {
+        rules = FlowRules::Programs;
+        // The programs choose an endpoint's queue by its port.
+        let nic = machine.nic(&endpoint.interface);
+        queues_count = nic.map_or(1, |nic| nic.receive_queues.len().max(1));
+    }
     let wishes = Wishes {
         binder: if is_plans && binding != Some(LauncherBinding::None) {
             Binder::Plan
@@ -142,8 +151,8 @@ pub(super) fn placed(
             Binder::Launcher
         },
         unsteered,
-        rules: rules(&endpoint.interface),
-        first_port: free_ports(&endpoint, here_count),
+        rules,
+        first_port: free_ports(&endpoint, here_count, queues_count),
     };
     let here = HereView { names: &names, machine: &machine, endpoint: &endpoint };
     let plan = plan_job(ranks, binding.is_some(), here, &wishes);
@@ -192,17 +201,20 @@ fn rules(interface: &str) -> FlowRules {
     }
 }
 
-/// The first of so many ports that nobody uses at the endpoints' address.
-fn free_ports(endpoint: &EndpointPlace, count: usize) -> u16 {
+/// The first of so many ports that nobody uses at the endpoints' address, a multiple of `step`.
+fn free_ports(endpoint: &EndpointPlace, count: usize, step: usize) -> u16 {
+    let step = u16::try_from(step).unwrap_or(1).clamp(1, u16::MAX - LAST_PORT);
     let is_free = |port: &u16| {
         let at = (endpoint.ip, *port);
         UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok()
     };
-    let mut first = FIRST_PORT;
-    let mut port = FIRST_PORT;
+    let mut first = FIRST_PORT.next_multiple_of(step);
+    let mut port = first;
     while usize::from(port - first) < count && port < LAST_PORT {
         if !is_free(&port) {
-            first = port + 1;
+            first = (port + 1).next_multiple_of(step);
+            port = first;
+            continue;
         }
         port += 1;
     }
@@ -250,8 +262,12 @@ mod tests {
             ip: std::net::Ipv4Addr::new(127, 9, 7, 5).into(),
         };
         let _taken = UdpSocket::bind((endpoint.ip, FIRST_PORT + 2)).expect("a free port");
-        assert_eq!(free_ports(&endpoint, 2), FIRST_PORT);
-        assert_eq!(free_ports(&endpoint, 3), FIRST_PORT + 3);
+        assert_eq!(free_ports(&endpoint, 2, 1), FIRST_PORT);
+        assert_eq!(free_ports(&endpoint, 3, 1), FIRST_PORT + 3);
+        for step in [2, 3, 7] {
+            let first = free_ports(&endpoint, 3, step);
+            assert!(usize::from(first).is_multiple_of(step) && first > FIRST_PORT + 2, "{first}");
+        }
     }
 
     #[test]

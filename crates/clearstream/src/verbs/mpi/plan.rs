@@ -15,8 +15,8 @@ use sys::own_address::Reason;
 
 use super::placed::{self, LauncherBinding, Placed, PlacementArgs, launcher_binding, placed};
 use super::{
-    LauncherError, OneSided, SharedMemory, TransportArgs, check_launcher, port, refuse_other_ways,
-    shared_memory,
+    Carrier, LauncherError, OneSided, SharedMemory, TransportArgs, carrier, check_launcher, port,
+    refuse_other_ways, shared_memory,
 };
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError, not_run};
@@ -54,6 +54,7 @@ pub(super) struct PlanArgs {
 pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
     let shared_memory = shared_memory(args.transport.shared_memory)?;
     let port = port(args.transport.port.as_deref())?;
+    let carrier = carrier(args.transport.transport, port.as_deref())?;
     let own = placed::own_name();
     let (ranks, binding) = match args.ranks {
         Some(count) if args.hosts.is_empty() => {
@@ -69,8 +70,8 @@ pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
         },
     };
     let interface = args.transport.interface.as_deref();
-    let placed = placed(&ranks, binding, interface, port.as_deref(), &args.placement)?;
-    let plan = Plan { placed: &placed, shared_memory };
+    let placed = placed(&ranks, binding, interface, port.as_deref(), carrier, &args.placement)?;
+    let plan = Plan { placed: &placed, shared_memory, carrier };
     let mut out = crate::out::stdout();
     if json {
         writeln!(out, "{}", plan.json())?;
@@ -122,6 +123,7 @@ fn unmapped(launcher: &str, complaint: &str) -> String {
 struct Plan<'a> {
     placed: &'a Placed,
     shared_memory: SharedMemory,
+    carrier: Carrier,
 }
 
 /// Something that is left as it is.
@@ -239,7 +241,7 @@ impl Plan<'_> {
                 || "the kernel chooses the port".to_owned(),
                 |port| format!("port {port}"),
             );
-            line(format_args!("  endpoint   UDP on {interface}, {ip}; {port}"));
+            line(format_args!("  endpoint   {} on {interface}, {ip}; {port}", self.carrier.name()));
             line(format_args!("  queue      {}", queue_text(receiver, interface)));
             let interrupt = interrupt_text(receiver, interface);
             line(format_args!("  interrupt  {interrupt}"));
@@ -252,7 +254,7 @@ impl Plan<'_> {
             let made_by = command(&change.key, &change.to);
             line(format_args!("  {made_by}  # {}", change.why));
         }
-        line(format_args!("\n{}", self.shared_memory.line(None)));
+        line(format_args!("\n{}", self.shared_memory.line(None, self.carrier)));
         line(format_args!("\nnot bound"));
         for what in self.unbound() {
             line(format_args!("  {}", what.why()));
@@ -311,6 +313,7 @@ impl Plan<'_> {
                 "reason": reason_code(self.placed.reason),
             },
             "shared_memory": self.shared_memory.value(),
+            "transport": self.carrier.value(),
             "irqbalance_runs": self.placed.machine.irqbalance_runs,
             "ranks": self.placed.plan.ranks.iter().map(rank).collect::<Vec<Value>>(),
             "changes": self.placed.plan.changes.iter().map(|change| json!({
@@ -394,6 +397,7 @@ fn queue_code(choice: QueueChoice) -> &'static str {
         QueueChoice::OnlyOne => "only_one",
         QueueChoice::DeviceHash => "device_hash",
         QueueChoice::Rule => "rule",
+        QueueChoice::Program => "program",
         QueueChoice::Unknown => "unknown",
     }
 }
@@ -407,6 +411,11 @@ fn queue_text(receiver: &Receiver, interface: &str) -> String {
             format!("one of {interface} rx-{queues}: by the device's hash of addresses and ports")
         }
         QueueChoice::Rule => format!("{interface} rx-{queues}: a rule for the endpoint's port"),
+        QueueChoice::Program => {
+            format!(
+                "{interface} rx-{queues}: BPF programs, by the endpoint's port modulo the queues"
+            )
+        }
         QueueChoice::Unknown => format!("not known: {interface} shows no queues here"),
     }
 }
@@ -513,7 +522,7 @@ mod tests {
         let (one, many) = (machine(1), machine(4));
         let codes = |machine, shared_memory, hosts: &[&str], count| -> Vec<&str> {
             let placed = placed(machine, hosts, count);
-            let plan = Plan { placed: &placed, shared_memory };
+            let plan = Plan { placed: &placed, shared_memory, carrier: Carrier::Udp };
             plan.unbound().into_iter().map(Unbound::code).collect()
         };
         let alone = codes(&one, SharedMemory::Direct, &["here"], 1);
@@ -537,7 +546,9 @@ mod tests {
     #[test]
     fn the_text_names_core_queue_interrupt_and_distance_of_every_rank() {
         let placed_ = placed(&machine(2), &["here", "far"], 3);
-        let text = Plan { placed: &placed_, shared_memory: SharedMemory::Direct }.text();
+        let text =
+            Plan { placed: &placed_, shared_memory: SharedMemory::Direct, carrier: Carrier::Udp }
+                .text();
         for part in [
             "3 ranks on 2 hosts",
             "0     here  0: next to its receive queue",
@@ -557,7 +568,7 @@ mod tests {
     fn without_shared_memory_all_messages_are_datagrams() {
         let placed = placed(&machine(1), &["here", "far"], 3);
         let ways = |shared_memory| {
-            let told = Plan { placed: &placed, shared_memory }.json();
+            let told = Plan { placed: &placed, shared_memory, carrier: Carrier::Udp }.json();
             let of = |name: &str| told["ranks"][0][name].as_u64();
             (of("shared_memory_ranks_count"), of("udp_ranks_count"))
         };
