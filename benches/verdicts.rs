@@ -25,7 +25,8 @@ pub(crate) struct Verdicts {
 impl Verdicts {
     /// The recorded and the modelled ones.
     pub(crate) fn recorded() -> Result<Figures, BenchError> {
-        let all: Vec<_> = recorded::recorded().into_iter().chain(modelled::modelled()).collect();
+        let modelled = modelled::modelled();
+        let all: Vec<_> = recorded::recorded().iter().chain(&modelled).collect();
         let right = all.iter().filter(|(name, recorded)| {
             let (verdict, is_right) = recorded.judge();
             if !is_right {
@@ -34,7 +35,7 @@ impl Verdicts {
             is_right
         });
         let mut figures = share(right.count(), all.len())?;
-        let left_out = families::left_out(&recorded::recorded());
+        let left_out = families::left_out(recorded::recorded());
         eprintln!("  {left_out}");
         figures.insert("left_out_share", left_out.share_left_out());
         Ok(figures)

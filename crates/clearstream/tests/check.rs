@@ -447,9 +447,8 @@ fn a_checkpoint_that_could_not_be_written_is_refused_before_the_search() {
     assert!(err.contains("/nonexistent/saved: cannot be written") && out.is_empty(), "{out}{err}");
 }
 
-#[test]
-fn a_model_can_be_stepped_through() {
-    let model = ModelFile::new("step", &peterson([1, 0]));
+/// What `--simulate` prints while it is answered so.
+fn stepped_through(model: &ModelFile, answers: &[u8]) -> String {
     let mut child = Command::new(PROGRAM)
         .arg("check")
         .arg(&model.0)
@@ -458,28 +457,21 @@ fn a_model_can_be_stepped_through() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program runs");
-    child.stdin.take().expect("its input").write_all(b"0\nb\n9\nq\n").expect("it reads");
+    child.stdin.take().expect("its input").write_all(answers).expect("it reads");
     let (code, out, _) = told(child.wait_with_output().expect("it ends"));
-    assert_eq!(code, Some(0));
-    assert!(out.contains("   1  P0.asks") && out.contains("enter the number of a step"), "{out}");
+    assert_eq!(code, Some(0), "{out}");
+    out
 }
 
+/// Also into a state that violates an assertion, and into the error that ends the run.
 #[test]
-fn a_run_that_is_stepped_through_shows_what_its_state_violates() {
+fn a_model_can_be_stepped_through() {
+    let out = stepped_through(&ModelFile::new("step", &peterson([1, 0])), b"0\nb\n9\nq\n");
+    assert!(out.contains("   1  P0.asks") && out.contains("enter the number of a step"), "{out}");
+
     let text = "byte x = 1;\nprocess P { state a; init a; assert a: x > 0;\n\
                 trans a -> a { effect x = x - 1; }; }\nsystem async;\n";
-    let model = ModelFile::new("violates", text);
-    let mut child = Command::new(PROGRAM)
-        .arg("check")
-        .arg(&model.0)
-        .arg("--simulate")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program runs");
-    child.stdin.take().expect("its input").write_all(b"0\n0\n").expect("it reads");
-    let (code, out, _) = told(child.wait_with_output().expect("it ends"));
-    assert_eq!(code, Some(0));
+    let out = stepped_through(&ModelFile::new("violates", text), b"0\n0\n");
     assert!(out.contains("   1  P.a x=0\n  2:40: assertion of P does not hold\n"), "{out}");
     let ended = "   2  error state\n  the run has ended with a run-time error\n";
     assert!(out.contains(ended) && !out.contains("deadlock"), "{out}");

@@ -2,7 +2,7 @@
 //! the share of right verdicts is printed and at least 95%. `make bench BENCH='--only verdicts --record testdata/planted'` records them anew.
 
 use testkit::planted::modelled;
-use testkit::planted::recorded::{self, Recorded};
+use testkit::planted::recorded;
 
 /// Least share of right verdicts.
 const RIGHT_MIN: f64 = 0.95;
@@ -10,14 +10,10 @@ const RIGHT_MIN: f64 = 0.95;
 /// Fewer say little of a share.
 const RECORDED_MIN: usize = 40;
 
-/// Recorded and modelled.
-fn both() -> Vec<(String, Recorded)> {
-    recorded::recorded().into_iter().chain(modelled::modelled()).collect()
-}
-
 #[test]
 fn recorded_limits_are_named_rightly() {
-    let all = both();
+    let modelled = modelled::modelled();
+    let all: Vec<_> = recorded::recorded().iter().chain(&modelled).collect();
     let mut wrong = Vec::new();
     for (name, recorded) in &all {
         let (verdict, is_right) = recorded.judge();

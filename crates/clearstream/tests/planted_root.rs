@@ -194,7 +194,7 @@ fn expect(name: &str) {
     let case = live_cases().into_iter().find(|case| case.name == name).expect("in cases.toml");
     if !effort::is_all() {
         effort::left_to_test_all("five live runs");
-        let recorded = recorded::recorded().into_iter().find(|(recorded, _)| recorded == name);
+        let recorded = recorded::recorded().iter().find(|(recorded, _)| recorded == name);
         let Some((_, recorded)) = recorded else {
             assert!(IN_MAKE_TEST.contains(&name), "neither recorded nor asked live");
             return;

@@ -140,13 +140,8 @@ impl Recorded {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::LazyLock;
-
     use super::*;
     use crate::planted::recorded::recorded;
-
-    /// Read once.
-    static RECORDED: LazyLock<Vec<(String, Recorded)>> = LazyLock::new(recorded);
 
     /// Least share of right verdicts by thresholds that had no part of the judged family.
     const RIGHT_MIN: f64 = 0.90;
@@ -170,7 +165,7 @@ mod tests {
 
     #[test]
     fn thresholds_are_what_the_recordings_set_them_to() {
-        let set = Fit::of(&cases(&RECORDED));
+        let set = Fit::of(&cases(recorded()));
         assert_eq!(set, Fit::default(), "left: by the recordings; right: in explain's `fitted.rs`");
     }
 
@@ -178,7 +173,7 @@ mod tests {
     /// stranger's limits would see.
     #[test]
     fn families_that_set_no_threshold_are_named_rightly() {
-        let told = left_out(&RECORDED);
+        let told = left_out(recorded());
         println!("{told}, misjudged: {:#?}", told.wrong);
         assert!(told.families >= FAMILIES_MIN, "only {} families", told.families);
         assert!(told.judged >= RECORDED_MIN, "only {} recordings", told.judged);
@@ -193,7 +188,7 @@ mod tests {
     #[test]
     fn no_limit_is_accused_wrongly() {
         let (mut named, mut wrong) = (0, Vec::new());
-        for (name, one) in RECORDED.iter() {
+        for (name, one) in recorded() {
             let (verdict, is_right) = one.judge();
             let is_named = verdict.limit != Limit::NoneFound;
             named += usize::from(is_named);
@@ -209,7 +204,7 @@ mod tests {
     #[test]
     fn nobody_is_accused_where_nothing_is_planted() {
         let unplanted: Vec<_> =
-            RECORDED.iter().filter(|(_, one)| one.by.starts_with("nothing")).collect();
+            recorded().iter().filter(|(_, one)| one.by.starts_with("nothing")).collect();
         assert!(unplanted.len() >= UNPLANTED_MIN, "only {} are recorded", unplanted.len());
         for (name, one) in unplanted {
             let (verdict, is_right) = one.judge();
@@ -219,7 +214,7 @@ mod tests {
 
     #[test]
     fn thresholds_follow_the_cases_they_are_set_by() {
-        let all = cases(&RECORDED);
+        let all = cases(recorded());
         assert_ne!(Fit::of(&all[..all.len() / 2]), Fit::of(&all), "half of them set others");
         assert_ne!(Fit::of(&[]), Fit::of(&all), "without cases the laws set them");
     }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use explain::Fit;
 use results::{Results, Verdict};
@@ -40,9 +41,11 @@ fn folders() -> [PathBuf; 2] {
     ["planted", "drawn"].map(|name| testdata.join(name))
 }
 
-/// All of them with their names, sorted.
-pub fn recorded() -> Vec<(String, Recorded)> {
-    folders().iter().flat_map(|folder| in_folder(folder)).collect()
+/// All of them with their names, sorted. Read once: they are hundreds of files, and tests ask for one after the other.
+pub fn recorded() -> &'static [(String, Recorded)] {
+    static ALL: LazyLock<Vec<(String, Recorded)>> =
+        LazyLock::new(|| folders().iter().flat_map(|folder| in_folder(folder)).collect());
+    &ALL
 }
 
 /// Those of a folder with their names, sorted; none where nothing was recorded yet.
