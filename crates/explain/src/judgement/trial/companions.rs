@@ -4,7 +4,8 @@
 use results::{Companion, End, Estimate, Limit, Point};
 use units::show_bit_rate;
 
-use super::{Trial, cost_s_per_byte, retransmit_share, retransmitted};
+use super::Trial;
+use super::figures::{cost_s_per_byte, retransmit_share, retransmitted, sends};
 use crate::change::Change;
 use crate::experiment::Rule;
 use crate::numbers::{fine_percent, middle, percent, ratio};
@@ -119,9 +120,9 @@ impl Trial<'_> {
             Change::ReceivePath(_) => false,
             _ => return None,
         };
-        let end = [End::Near, End::Far].into_iter().find(|end| {
-            self.judged.iter().any(|point| super::sends(point, *end) == Some(is_sent))
-        })?;
+        let end = [End::Near, End::Far]
+            .into_iter()
+            .find(|end| self.judged.iter().any(|point| sends(point, *end) == Some(is_sent)))?;
         let before_s = self.middle_before(|point| cost_s_per_byte(point, end))?;
         let after_s = middle(self.points.iter().filter_map(|point| cost_s_per_byte(point, end)))?;
         ratio(after_s, before_s)
