@@ -71,3 +71,16 @@ pub(super) fn retransmitted(point: &Point) -> Option<(f64, f64)> {
     });
     counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
+
+/// Segments of the sender that were delivered with a mark, and those of its payload.
+pub(super) fn marked(point: &Point) -> Option<(f64, f64)> {
+    let outcome = point.measured()?;
+    let ends = std::iter::once(outcome.near()).chain(outcome.far());
+    let senders = ends.flat_map(|end| &end.streams).filter(|stream| stream.sending);
+    let counts = senders.filter_map(|stream| {
+        let tcp = stream.tcp.as_ref()?;
+        let marked = tcp.last.marked_count?.saturating_sub(tcp.first.marked_count?) as f64;
+        Some((marked, ratio(stream.bytes as f64, f64::from(tcp.mss_bytes))?))
+    });
+    counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
+}

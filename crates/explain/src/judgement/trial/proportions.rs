@@ -50,8 +50,13 @@ impl Trial<'_> {
         } else {
             before * granted
         };
+        // A wider window that binds carries more in proportion; a small part of that may be anything.
+        let least = 1.0 + noise.max(rulings::GAINED_LEAST * (expected / before - 1.0));
         let outcome = if granted > 1.0 {
-            self.lifts(after)
+            match self.lifts(after) {
+                Ruling::Confirmed if gain + 1.0 < least => Ruling::Inconclusive,
+                other => other,
+            }
         } else {
             let follows = ((gain + 1.0) / granted - 1.0).abs() <= rulings::FOLLOWS + noise;
             match (follows, gain < -noise) {
@@ -65,7 +70,7 @@ impl Trial<'_> {
         // Registered as a proportion, because the kernel decides what it grants.
         let tolerance = rulings::FOLLOWS + noise;
         ruling.interval = if granted > 1.0 {
-            (Some(before * (1.0 + noise)), None)
+            (Some(before * least), None)
         } else {
             (Some(expected * (1.0 - tolerance)), Some(expected * (1.0 + tolerance)))
         };
