@@ -101,6 +101,13 @@ pub enum Change {
         /// Payload of a datagram, bytes.
         datagram_bytes: u32,
     },
+    /// Send UDP at a fixed rate instead of TCP, each datagram by itself: bursts would overflow small queues and buckets.
+    UdpSpaced {
+        /// Offered rate, bit/s of payload.
+        bits_per_s: f64,
+        /// Payload of a datagram, bytes.
+        datagram_bytes: u32,
+    },
     /// Send UDP at a fixed rate instead of TCP, in the direction of its acknowledgements.
     UdpAgainst {
         /// Offered rate, bit/s of payload.
@@ -139,6 +146,11 @@ impl Change {
             Self::Omit { to_s, .. } => changed.omit_s = *to_s,
             Self::UdpAtRate { bits_per_s, datagram_bytes } => {
                 return udp_at_rate(spec, *bits_per_s, *datagram_bytes);
+            }
+            Self::UdpSpaced { bits_per_s, datagram_bytes } => {
+                let udp = single(*datagram_bytes, true);
+                let at_rate = udp_at_rate(spec, *bits_per_s, *datagram_bytes);
+                return TestSpec { udp: Some(udp), ..at_rate };
             }
             Self::UdpAgainst { bits_per_s, datagram_bytes } => {
                 return udp_against(spec, *bits_per_s, *datagram_bytes);
@@ -221,6 +233,11 @@ fn udp_at_rate(spec: &TestSpec, bits_per_s: f64, datagram_bytes: u32) -> TestSpe
     }
 }
 
+/// Datagrams that leave one by one.
+fn single(datagram_bytes: u32, gro: bool) -> UdpSpec {
+    UdpSpec { datagram_bytes, gso: false, gro, batch_count: 1 }
+}
+
 /// The same the other way, as single packets: bursts would overflow the queue of a slow return path.
 fn udp_against(spec: &TestSpec, bits_per_s: f64, datagram_bytes: u32) -> TestSpec {
     let direction = match spec.direction {
@@ -228,7 +245,7 @@ fn udp_against(spec: &TestSpec, bits_per_s: f64, datagram_bytes: u32) -> TestSpe
         Direction::Reverse => Direction::Forward,
         Direction::Bidirectional => Direction::Bidirectional,
     };
-    let udp = UdpSpec { datagram_bytes, gso: false, gro: false, batch_count: 1 };
+    let udp = single(datagram_bytes, false);
     let other_way = udp_at_rate(spec, bits_per_s, datagram_bytes);
     TestSpec { direction, udp: Some(udp), ..other_way }
 }
@@ -295,6 +312,14 @@ impl fmt::Display for Change {
                 let size = show_byte_size(u64::from(*datagram_bytes));
                 write!(out, "TCP -> UDP at {}, datagrams of {size}", show_bit_rate(*bits_per_s))
             }
+            Self::UdpSpaced { bits_per_s, datagram_bytes } => {
+                let size = show_byte_size(u64::from(*datagram_bytes));
+                write!(
+                    out,
+                    "TCP -> UDP at {}, single datagrams of {size}",
+                    show_bit_rate(*bits_per_s)
+                )
+            }
             Self::UdpAgainst { bits_per_s, datagram_bytes } => {
                 let size = show_byte_size(u64::from(*datagram_bytes));
                 let rate = show_bit_rate(*bits_per_s);
@@ -348,5 +373,9 @@ mod tests {
             ([3].as_slice(), Some(1e9))
         );
         assert_eq!(udp.udp.map(|udp| udp.datagram_bytes), Some(8952));
+        let spaced = Change::UdpSpaced { bits_per_s: 1e9, datagram_bytes: 8952 }.apply(&spec);
+        let single = spaced.udp.expect("datagrams");
+        assert_eq!((single.gso, single.batch_count), (false, 1), "no bursts");
+        assert_eq!(TestSpec { udp: udp.udp, ..spaced }, udp, "and nothing else");
     }
 }

@@ -17,9 +17,9 @@ use crate::observed::Observed;
 use crate::remedy::Remedy;
 use crate::rivals::{self, Other};
 use crate::thresholds::{Fit, predictions};
-use crate::unexplained;
 use crate::verdict;
 use crate::wanted::{Wanted, is_window};
+use crate::{unexplained, unseen};
 
 /// Least weight, 0 to 1, at which a limit is suspected.
 pub(crate) const SUSPECTED: f64 = 0.35;
@@ -93,6 +93,8 @@ pub struct Diagnosis {
     pub(crate) told_apart: Vec<Limit>,
     /// Whether both ends share their cores.
     shares_cores: bool,
+    /// Limits that no figure could show, each after the one that it would look like.
+    unseen: Vec<(Limit, Limit)>,
 }
 
 /// A candidate whose experiments were run without a decision.
@@ -130,9 +132,11 @@ pub(crate) fn diagnose_fitted(results: &Results, fit: Fit) -> Diagnosis {
         companions: Vec::new(),
         told_apart: Vec::new(),
         shares_cores: false,
+        unseen: Vec::new(),
     };
     let Some(seen) = Observed::fitted(results, fit) else { return diagnosis };
     diagnosis.shares_cores = seen.one_machine;
+    diagnosis.unseen = unseen::unseen(&seen);
     diagnosis.measured = Some(seen.goodput);
     diagnosis.shown = unexplained::evidence(&seen);
     diagnosis.spec = Some(seen.spec.clone());
@@ -315,7 +319,25 @@ impl Diagnosis {
             let Candidate { limit, end, .. } = *candidate;
             Other { limit, end, shares_cores }
         };
-        near.into_iter().map(other).collect()
+        let near: Vec<Other> = near.into_iter().map(other).collect();
+        let is_near = |unseen: &Other| near.iter().any(|other| other.limit == unseen.limit);
+        let unseen: Vec<Other> =
+            self.unseen_beside(first).into_iter().filter(|other| !is_near(other)).collect();
+        near.into_iter().chain(unseen).collect()
+    }
+
+    /// Limits that would look like this one and that no figure could show, unless an experiment excluded them. What a
+    /// host tells of its own limiter is known.
+    fn unseen_beside(&self, first: &Candidate) -> Vec<Other> {
+        if first.limit == Limit::Shaper && first.end.is_some() {
+            return Vec::new();
+        }
+        let shares_cores = self.shares_cores;
+        let excluded = [&self.told_apart, &self.refuted];
+        let beside = self.unseen.iter().filter(|(of, other)| {
+            *of == first.limit && !excluded.iter().any(|excluded| excluded.contains(other))
+        });
+        beside.map(|(_, limit)| Other { limit: *limit, end: None, shares_cores }).collect()
     }
 
     /// Whether a setting or a device states the limit's rate, and throughput meets it: that predicts the figure itself,

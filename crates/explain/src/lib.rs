@@ -50,6 +50,7 @@ mod stuck;
 pub mod symptoms;
 mod thresholds;
 mod unexplained;
+mod unseen;
 mod verdict;
 mod wanted;
 mod weighing;

@@ -44,7 +44,7 @@ pub(crate) use interrupt_core::InterruptCore;
 pub(crate) use link_rate::LinkRate;
 pub(crate) use loss::Loss;
 pub(crate) use loss_recovery::LossRecovery;
-pub(crate) use losses::mistaken;
+pub(crate) use losses::{loaded_rtt_s, mistaken};
 pub(crate) use pacing::Pacing;
 pub(crate) use placement::Placement;
 pub(crate) use plateau::udp_over_best;

@@ -56,15 +56,18 @@ An experiment has one of three outcomes:
 - *confirmed*: the measurement is what the limit predicts, and every rival predicted something else, for this experiment or
   for an earlier one whose outcome was as predicted;
 - *refuted*: the measurement lies outside the range that the limit predicts;
-- *inconclusive*: the change was not made, the noise is larger than its effect, a rival predicts the
-  same, or something else that the limit predicts was not observed: a smaller window is not full, less data in flight gives
-  more retransmissions, the threads of a full core sleep afterwards, or a change that should have helped did harm. The outcome is
-  also inconclusive if throughput is lower with a larger buffer because another window, which had room before, is full.
+- *inconclusive*: the change was not made, the noise is larger than its effect, a rival predicts the same, or something else
+  that the limit predicts was not observed: a smaller window is not full, less data in flight gives more retransmissions, marks
+  go away with a congestion control that ignores them, the receiving host drops the datagrams that a rate should drop, the
+  threads of a full core sleep afterwards, or a change that should have helped did harm. The outcome is also inconclusive if
+  throughput is lower with a larger buffer because another window, which had room before, is full.
 
 A rival is another limit whose score is at least half of the first candidate's (a third, if no limit reaches 0.35 and the most
-likely one is tested nevertheless). Of a limit's experiments, those that exclude the most rivals run first. If a
-rival remains, the verdict names both. The prediction is stored with each point before it is measured
-(`varied.predicted_…` in the results), and the verdict holds its bounds, the measurement, and what the rival predicted.
+likely one is tested nevertheless). Of a limit's experiments, those that exclude the most rivals run first. If a rival remains,
+the verdict names both. A limit that could not be seen is a rival, too: a policer of a rate limiter where packets were lost and
+neither end tells round trips under load, the send buffer of the congestion window where the sender tells nothing. The
+prediction is stored with each point before it is measured (`varied.predicted_…` in the results), and the verdict holds its
+bounds, the measurement, and what the rival predicted.
 
 A gain counts if it is larger than 4% and larger than the spread of the repeats before and after.
 ";

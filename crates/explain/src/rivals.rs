@@ -159,7 +159,9 @@ fn factors(change: &Change, rate: f64, other: Other) -> Option<Factors> {
         Change::Omit { .. } if limit == Limit::CongestionControl => factor::LIFTED,
         Change::Omit { .. } => factor::NEARLY_SAME,
         Change::PaceAt { bits_per_s } => factor::PACED.times(bits_per_s / rate),
-        Change::UdpAtRate { bits_per_s, .. } => of_datagrams(lies_in, limit, bits_per_s / rate),
+        Change::UdpAtRate { bits_per_s, .. } | Change::UdpSpaced { bits_per_s, .. } => {
+            of_datagrams(lies_in, limit, bits_per_s / rate)
+        }
         Change::UdpAgainst { .. } => return None,
     })
 }

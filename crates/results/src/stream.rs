@@ -136,6 +136,10 @@ pub struct TcpSample {
     /// Lowest round-trip time seen, seconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rtt_min_s: Option<f64>,
+    /// Smoothed round-trip time that this end reads from the timestamps which the other end echoes in its data, seconds,
+    /// in steps of a millisecond (absent without timestamps, and where this end receives no data).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub receiver_rtt_s: Option<f64>,
     /// Congestion window, bytes.
     pub congestion_window_bytes: u64,
     /// Window the other end advertises, bytes (Linux 5.4; absent before).

@@ -95,6 +95,17 @@ impl TcpInfo {
         Some(options & NEGOTIATED != 0)
     }
 
+    /// Round-trip time that this end reads from the timestamps which the other end echoes in its data, microseconds;
+    /// `None` without timestamps, or before the first one: the kernel then only knows that it is no shorter.
+    #[must_use]
+    pub fn receiver_rtt_us(&self) -> Option<u32> {
+        // TCPI_OPT_TIMESTAMPS.
+        const NEGOTIATED: u8 = 1;
+        let [options] = self.field(5)?;
+        let rtt_us = self.field(92).map(u32::from_ne_bytes)?;
+        (options & NEGOTIATED != 0 && rtt_us > 0).then_some(rtt_us)
+    }
+
     /// Window scale shifts, theirs (applied to what we send) and ours; `None` when not negotiated.
     #[must_use]
     pub fn window_scale_shifts(&self) -> Option<(u8, u8)> {
@@ -147,6 +158,19 @@ mod tests {
         assert_eq!(info.pacing_bytes_per_s(), None);
         assert_eq!(info.advertised_window_bytes(), None);
         assert_eq!(TcpInfo { length: usize::MAX, ..info }.rtt_us(), None);
+    }
+
+    #[test]
+    fn the_receivers_round_trip_needs_timestamps() {
+        let with_options = |options: u8, rtt_us: u32| {
+            let mut bytes = [0; TCP_INFO_BYTES];
+            bytes[5] = options;
+            bytes[92..96].copy_from_slice(&rtt_us.to_ne_bytes());
+            TcpInfo { bytes, length: 104 }.receiver_rtt_us()
+        };
+        assert_eq!(with_options(7, 17_000), Some(17_000));
+        assert_eq!(with_options(6, 17_000), None, "a lower bound");
+        assert_eq!(with_options(7, 0), None, "nothing received yet");
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! Records planted limits without the benchmarks: `record FOLDER PROGRAM CASE…` those of the table,
+//! `record FOLDER PROGRAM FILE.toml CASE…` those of another table (all of them, where none is named),
 //! `record FOLDER PROGRAM SEED FIRST COUNT FASTEST` those that a seed draws on links of at most FASTEST bit/s. A drawn
 //! limit that did not bind, by its check alone, is discarded.
 
@@ -12,7 +13,7 @@ use testkit::planted::{drawn, trim};
 fn main() -> Result<(), String> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [folder, program, what @ ..] = &words[..] else {
-        return Err("record FOLDER PROGRAM CASE… | SEED FIRST COUNT FASTEST".to_owned());
+        return Err("record FOLDER PROGRAM [FILE.toml] CASE… | SEED FIRST COUNT FASTEST".to_owned());
     };
     let program: &'static str = String::leak(program.clone());
     let folder = Path::new(folder);
@@ -26,7 +27,14 @@ fn main() -> Result<(), String> {
         }
         return Ok(());
     }
-    for case in cases::cases().iter().filter(|case| what.contains(&case.name)) {
+    let (all, is_whole) = match what {
+        [file, named @ ..] if file.ends_with(".toml") => {
+            let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+            (cases::of_table(&text), named.is_empty())
+        }
+        _ => (cases::cases(), false),
+    };
+    for case in all.iter().filter(|case| is_whole || what.contains(&case.name)) {
         record(case, program, folder, |_| true);
     }
     Ok(())
@@ -44,9 +52,17 @@ fn record(case: &Case, program: &'static str, folder: &Path, binds: impl Fn(&Res
             Ok(()) => {
                 let verdict = explain::explain(&results);
                 let is_right = case.accept.iter().any(|accepted| accepted.is(&verdict));
-                format!("{}: {}", if is_right { "right" } else { "WRONG" }, verdict.summary)
+                let word = match (is_right, verdict.confirmed) {
+                    (true, true) => "right and confirmed",
+                    (true, false) => "right",
+                    (false, true) => "WRONG and confirmed",
+                    (false, false) => "WRONG",
+                };
+                format!("{word}: {}", verdict.summary)
             }
         },
     };
-    println!("{} [{}] ({}): {told}", case.name, case.by, case.plants);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or_default();
+    println!("{} [{}] ({}), load {load}: {told}", case.name, case.by, case.plants);
 }

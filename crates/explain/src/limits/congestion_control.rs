@@ -39,7 +39,7 @@ impl Mechanism for CongestionControl {
             against: "More streams carry no more (then a rate is the limit); losses explain the window; a \
                 thread never sleeps.",
             experiment: "Leave out the ramp, where throughput still rises; another congestion control; more \
-                streams, each with a window of its own: below the next ceiling they lose no more than one did.",
+                streams, each with a window of its own: below the next ceiling either loses no more than before.",
             advice: "Another congestion control (BBR), longer tests or transfers, several streams.",
         }
     }

@@ -8,7 +8,7 @@ use super::losses::{
     retransmits_count, udp_is_spared, udp_lost,
 };
 use super::others::shares;
-use super::trials::with_bbr;
+use super::trials::{moderate_udp, with_bbr};
 use super::{datagram_bytes, more_streams, several_streams, several_words};
 use crate::advice::Advice;
 use crate::ceiling::is_disproved;
@@ -45,7 +45,7 @@ impl Mechanism for Loss {
             experiment: "A congestion control that does not treat loss as congestion (BBR), where the sender \
                 has one: throughput rises, and about as large a share is still lost. If throughput stops far below the \
                 next ceiling, with a larger share lost and no queue, a rate limit drops the excess, and this limit is \
-                refuted. Otherwise UDP at half the rate still loses datagrams; that is tried first where UDP has lost \
+                refuted. Otherwise UDP at half the rate, each datagram by itself, still loses some; that is tried first where UDP has lost \
                 nothing so far.",
             advice: "Find where packets are lost (device and softnet counters, optics, duplex, a policer); \
                 until then use BBR or more streams.",
@@ -167,7 +167,7 @@ fn at_half_the_rate(limit: Limit, seen: &Observed<'_>) -> Experiment {
     let datagram_bytes = u32::try_from(saturating_u64(bytes)).map_or(most, |bytes| bytes.min(most));
     Experiment {
         limit,
-        change: Change::UdpAtRate { bits_per_s: offered, datagram_bytes },
+        change: moderate_udp(offered, datagram_bytes),
         predicted: Prediction::new(
             offered * predictions::UDP_HALF_ARRIVES,
             offered * (1.0 - share),

@@ -213,7 +213,8 @@ pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
 
 /// Confidence, 0 to 1, that packets of several streams wait in a queue on the path; `None` where that was not seen.
 pub(super) fn several_wait(seen: &Observed<'_>) -> Option<f64> {
-    let rtt_s = seen.shown().path(names::STREAMS_RTT)?;
+    let receivers_s = || told_by_receiver(seen.shown().path(names::STREAMS_RECEIVER_RTT));
+    let rtt_s = seen.shown().path(names::STREAMS_RTT).or_else(receivers_s)?;
     Some(waits_within(seen, Some(rtt_s)))
 }
 
@@ -225,7 +226,19 @@ pub(super) fn late(seen: &Observed<'_>) -> f64 {
 
 /// Confidence, 0 to 1, that packets wait in a queue on the path.
 pub(super) fn waits(seen: &Observed<'_>) -> f64 {
-    waits_within(seen, seen.shown().sender(names::RTT))
+    waits_within(seen, loaded_rtt_s(seen))
+}
+
+/// Round trip under load, seconds: the sender's or, of a sender that tells nothing, the receiver's. `None` where nobody
+/// tells whether packets wait.
+pub(crate) fn loaded_rtt_s(seen: &Observed<'_>) -> Option<f64> {
+    let receivers_s = || told_by_receiver(seen.shown().receiver(names::RECEIVER_RTT));
+    seen.shown().sender(names::RTT).or_else(receivers_s)
+}
+
+/// A receiver's round trip, seconds, if it is long against the steps in which it is counted.
+fn told_by_receiver(rtt_s: Option<f64>) -> Option<f64> {
+    rtt_s.filter(|rtt_s| *rtt_s >= path::RECEIVER_RTT_LEAST_S)
 }
 
 /// The same of a round trip under another load, seconds.

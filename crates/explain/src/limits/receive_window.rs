@@ -36,7 +36,8 @@ impl Mechanism for ReceiveWindow {
             against: "Unread data fills the receive queue (a slow reader or a full core); the round trip \
                 grows under load while more streams carry no more (a queue on the path fills any window).",
             experiment: "A wider window: throughput follows the window that the kernel really granted, up to the \
-                next ceiling. If it grants no wider window, half the window: half the throughput.",
+                next ceiling; a gain below a quarter of that decides nothing. If it grants no wider window, half the \
+                window: half the throughput.",
             advice: "Raise `net.ipv4.tcp_rmem` at the receiver so that it holds a window of twice the \
                 bandwidth-delay product (about half of a buffer is window), or ask for no window and let \
                 the kernel tune it.",

@@ -39,7 +39,8 @@ impl Mechanism for SendBuffer {
                 not pause (`drained-share` of `explain --symptoms`).",
             against: "The receiver's window or a standing queue on the path holds the data back; the \
                 receiving thread never sleeps.",
-            experiment: "A larger buffer: throughput follows the buffer that the kernel really granted. If it grants no larger buffer, half the buffer: half the throughput.",
+            experiment: "A larger buffer: throughput follows the buffer that the kernel really granted; a \
+                gain below a quarter of that decides nothing. If it grants no larger buffer, half the buffer: half the throughput.",
             advice: "Raise `net.ipv4.tcp_wmem` at the sender so that it holds twice the bandwidth-delay \
                 product (about 0.6 of a buffer is payload), or ask for no buffer size and let the kernel \
                 tune it.",

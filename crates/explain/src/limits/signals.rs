@@ -6,10 +6,9 @@ use units::{saturating_u64, show_count, show_count_of, show_share};
 use super::losses::{
     marked_before, marks, mistaken, overflow, own_drops_bind, udp_is_spared, udp_lost, waits,
 };
-use super::trials::with_bbr;
+use super::trials::{moderate_udp, with_bbr};
 use super::{datagram_bytes, more_streams, several_words};
 use crate::advice::Advice;
-use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::fine_percent;
@@ -40,8 +39,8 @@ impl Mechanism for EcnMarks {
             evidence: "Segments delivered with a mark (`tcpi_delivered_ce`); few or no retransmissions; windows, \
                 buffers and cores leave room; more streams carry more.",
             against: "No marks; or more streams carry no more (then the rate that fills the queue is the limit).",
-            experiment: "A congestion control that ignores marks (BBR), where the sender has one; \
-                more streams, each with a window of its own.",
+            experiment: "A congestion control that ignores marks (BBR), where the sender has one: segments are still \
+                marked; more streams, each with a window of its own.",
             advice: "Raise the marking threshold where the queue is; switch ECN off at the sender \
                 (`net.ipv4.tcp_ecn=0`) until then.",
         }
@@ -218,7 +217,7 @@ impl Mechanism for Reordering {
         let low_share = (late * predictions::UDP_LATE_OF_FIRST).max(predictions::UDP_LATE_LEAST);
         vec![Experiment {
             limit: self.limit(),
-            change: Change::UdpAtRate { bits_per_s: offered, datagram_bytes: datagram_bytes(seen) },
+            change: moderate_udp(offered, datagram_bytes(seen)),
             predicted: Prediction::new(offered * predictions::UDP_HALF_ARRIVES, offered, offered),
             rule: Rule::Reorders { low_share },
         }]

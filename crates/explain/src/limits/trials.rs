@@ -28,6 +28,17 @@ pub(super) fn stays(limit: Limit, seen: &Observed<'_>, rate: f64) -> Vec<Experim
         .collect()
 }
 
+/// UDP at a rate that the path carries. Where a thread can send that many one by one, no burst of its own overflows a
+/// short queue or a small bucket, which would look like losses at random.
+pub(super) fn moderate_udp(bits_per_s: f64, datagram_bytes: u32) -> Change {
+    let packets_per_s = bits_per_s / (8.0 * f64::from(datagram_bytes.max(1)));
+    if packets_per_s <= predictions::SINGLES_MOST {
+        Change::UdpSpaced { bits_per_s, datagram_bytes }
+    } else {
+        Change::UdpAtRate { bits_per_s, datagram_bytes }
+    }
+}
+
 /// The experiment with a congestion control that does not treat loss as congestion, if the sender has one
 /// and does not use it.
 pub(super) fn with_bbr(

@@ -8,6 +8,8 @@ use crate::numbers::{counted, positive, share};
 pub(crate) struct Flow {
     pub(crate) rtt_s: Option<f64>,
     pub(crate) rtt_min_s: Option<f64>,
+    /// Round trip under load as the receiver's kernel reads it from echoed timestamps.
+    pub(crate) receiver_rtt_s: Option<f64>,
     /// Share of the measured time with data outstanding, 0 to 1.
     pub(crate) busy_share: Option<f64>,
     /// Share of the busy time limited by the receiver's window, 0 to 1.
@@ -59,6 +61,7 @@ impl Flow {
         Self {
             rtt_s: run.typical(|tcp| positive(tcp.rtt_s)),
             rtt_min_s: run.typical(|tcp| tcp.rtt_min_s.and_then(positive)),
+            receiver_rtt_s: Run::typical_of(&run.receivers, |tcp| tcp.receiver_rtt_s),
             busy_share: busy_s.and_then(|busy_s| share(busy_s, streams_s)),
             receive_window_share: of_busy(run.gained_s(|tcp| tcp.receive_window_limited_s)),
             send_buffer_share: of_busy(run.gained_s(|tcp| tcp.send_buffer_limited_s)),

@@ -53,8 +53,15 @@ impl<'a> Run<'a> {
 
     /// A TCP figure of the sender in the steady part, for the typical stream.
     pub(crate) fn typical(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
-        middle(self.senders.iter().filter_map(|stream| steady_tcp(stream, &read)))
-            .and_then(positive)
+        Self::typical_of(&self.senders, read)
+    }
+
+    /// The same of either end's streams.
+    pub(crate) fn typical_of(
+        streams: &[&StreamEnd],
+        read: impl Fn(&TcpSample) -> Option<f64>,
+    ) -> Option<f64> {
+        middle(streams.iter().filter_map(|stream| steady_tcp(stream, &read))).and_then(positive)
     }
 
     /// Difference of a counter of seconds over the measured time, summed over all streams.

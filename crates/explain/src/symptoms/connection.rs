@@ -326,6 +326,13 @@ pub(super) static RECEIVER: &[Row] = &[
         |seen| Run::segment_bytes(&seen.run.receivers),
     ),
     row(
+        names::RECEIVER_RTT,
+        Unit::S,
+        "tcp_info.tcpi_rcv_rtt",
+        "smoothed round trip that the receiver reads from echoed timestamps, in steps of a millisecond",
+        |seen| seen.flow.receiver_rtt_s,
+    ),
+    row(
         names::OUT_OF_ORDER,
         Unit::Count,
         "tcp_info.tcpi_rcv_ooopack",

@@ -40,6 +40,7 @@ pub(crate) const RECEIVE_QUEUE: &str = "receive-queue";
 pub(crate) const SOCKET_FULLNESS: &str = "receive-socket-fullness";
 pub(crate) const READER_IDLE: &str = "reader-idle-share";
 pub(crate) const RECEIVER_SEGMENT_PAYLOAD: &str = "receiver-segment-payload";
+pub(crate) const RECEIVER_RTT: &str = "receiver-rtt";
 pub(crate) const OUT_OF_ORDER: &str = "out-of-order-packets";
 
 // The path.
@@ -56,6 +57,7 @@ pub(crate) const STREAMS_GAIN: &str = "streams-gain";
 pub(crate) const STREAMS: &str = "streams-compared";
 pub(crate) const STREAMS_RETRANSMIT_SHARE: &str = "streams-retransmit-share";
 pub(crate) const STREAMS_RTT: &str = "streams-rtt";
+pub(crate) const STREAMS_RECEIVER_RTT: &str = "streams-receiver-rtt";
 pub(crate) const STREAMS_QDISC_DROPS: &str = "streams-qdisc-drops";
 pub(crate) const SENDER_IDLE_SEVERAL: &str = "streams-sender-idle-share";
 pub(crate) const RECEIVER_IDLE_SEVERAL: &str = "streams-receiver-idle-share";

@@ -163,6 +163,12 @@ pub(super) const STREAMS_RTT: Definition = Definition::new(
     "tcp_info.tcpi_rtt",
     "smoothed round trip with several streams",
 );
+pub(super) const STREAMS_RECEIVER_RTT: Definition = Definition::new(
+    names::STREAMS_RECEIVER_RTT,
+    Unit::S,
+    "tcp_info.tcpi_rcv_rtt",
+    "the same, as the receiver reads it from echoed timestamps",
+);
 pub(super) const STREAMS_QDISC_DROPS: Definition = Definition::new(
     names::STREAMS_QDISC_DROPS,
     Unit::Count,
@@ -248,7 +254,7 @@ pub(super) static UDP: &[UdpRow] = &[
 ];
 
 /// Read once from the whole document.
-pub(super) const WHOLE: [Definition; 11] = [
+pub(super) const WHOLE: [Definition; 12] = [
     IDLE_P50,
     IDLE_P99,
     PATH_MTU,
@@ -256,6 +262,7 @@ pub(super) const WHOLE: [Definition; 11] = [
     STREAMS,
     STREAMS_RETRANSMIT_SHARE,
     STREAMS_RTT,
+    STREAMS_RECEIVER_RTT,
     STREAMS_QDISC_DROPS,
     SENDER_IDLE_SEVERAL,
     RECEIVER_IDLE_SEVERAL,
@@ -300,6 +307,7 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
         once(&STREAMS, several.map(|(count, _)| f64::from(count))),
         STREAMS_RETRANSMIT_SHARE.symptom(recorder, &of_several(|flow| flow.retransmit_share), &[]),
         STREAMS_RTT.symptom(recorder, &of_several(|flow| flow.rtt_s), &[]),
+        STREAMS_RECEIVER_RTT.symptom(recorder, &of_several(|flow| flow.receiver_rtt_s), &[]),
         STREAMS_QDISC_DROPS.symptom(recorder, &dropped, &[]),
         SENDER_IDLE_SEVERAL.symptom(recorder, &idle_of(|sender| sender), &[]),
         RECEIVER_IDLE_SEVERAL.symptom(recorder, &idle_of(opposite), &[]),

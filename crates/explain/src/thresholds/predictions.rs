@@ -28,6 +28,7 @@ thresholds! {
 
     UDP_HALF_RATE: f64 = 0.5, Chosen, "UDP offered over TCP's throughput: well below any rate that the path carries";
     UDP_HALF_ARRIVES: f64 = 0.5, Chosen, "least part of it that arrives";
+    SINGLES_MOST: f64 = 50_000.0, Chosen, "datagrams that a thread sends one by one in a second, with time to spare; faster ones are sent in batches";
     UDP_LOST_LEAST: f64 = 0.2, Chosen, "share that UDP must lose, over TCP's: random losses take as large a share of both, in few packets";
     UDP_LATE_LEAST: f64 = 1e-4, Chosen, "share of datagrams that must come late";
     UDP_LATE_OF_FIRST: f64 = 0.2, Chosen, "share of datagrams that must come late, over the share that came late before: whatever lets packets overtake takes about as many at another rate";

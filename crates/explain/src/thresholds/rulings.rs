@@ -10,6 +10,7 @@ thresholds! {
     COST_RISES_LEAST: f64 = 1.2, Chosen, "least factor by which a byte's cost must rise for its effect to show";
     FOLLOWS: f64 = 0.25, Chosen, "tolerance of throughput that follows a window or a cost: both are averages over the test";
     WINDOW_MADE: f64 = 0.15, Chosen, "least change of a window that counts as made: what kernels grant varies by a tenth";
+    GAINED_LEAST: f64 = 0.25, Chosen, "least part of the gain that a wider window promises: recorded windows that bind gain half of it at least";
     HAD_ROOM: f64 = 0.8, Chosen, "data in flight over a window, up to which that window was not the limit";
     LOST_MORE: f64 = 2.0, Chosen, "losses over those before, from which faster traffic lost a larger share: recorded random losses that stopped at no ceiling stay below";
     WAITED: f64 = 1.25, Chosen, "round trip over that before, from which packets wait in a queue; a full queue also drops the excess";
@@ -21,6 +22,7 @@ thresholds! {
     PUSHED: f64 = 1.1, Chosen, "datagrams sent over the throughput before, from which they tried to exceed it";
     LOST_EXPECTED_LEAST: f64 = 5.0, Nature, "losses or late datagrams expected of a test, below which none refutes nothing: none of 5 is chance in one of 150";
     SATURATED_MOST: f64 = 0.75, Chosen, "sent over what was asked for, and arrived over sent, from which it counts as most of it";
+    MISSING_AT_READER: f64 = 0.5, Chosen, "datagrams that the receiving host dropped, of those missing, from which its reader and not a rate was exceeded";
     ARRIVED: f64 = 0.75, Chosen, "throughput over that before, from which datagrams or streams met the same rate limit and not a limit of their own: recorded rates that stay keep 0.84";
     LOST_STILL: f64 = 0.35, Chosen, "losses over those before that random ones keep at least, whatever sends: recorded ones keep 0.7";
 }

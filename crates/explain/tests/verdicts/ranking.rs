@@ -89,58 +89,48 @@ fn other_traffic_is_counted_beside_the_throughput_of_the_same_repeat() {
     assert_ne!(limit([0.2e9, 0.75e9], 3e9), Limit::CrossTraffic);
 }
 
-/// The queue of the host drops when slow start ends, and no more while one stream is measured.
-#[test]
-fn drops_at_the_start_hold_the_window_that_they_cut() {
-    let model =
-        Model { congestion_control: "reno", window_growth_bits_per_s: 0.7e9, ..Model::default() };
-    let limit = |dropped_pkts: u64, again: u64, regained: f64| {
+/// What came before the measured time, while slow start ended, and cut the window.
+struct Start {
+    /// Packets that the host's queue drops of several streams.
+    dropped_pkts: u64,
+    retransmits_count: u64,
+    /// The window over what the cut left of it.
+    regained: f64,
+    /// Whether UDP arrives late instead of not at all.
+    is_late: bool,
+}
+
+impl Start {
+    /// The limit that is named of a window that grows slowly.
+    fn limit(&self) -> Limit {
+        let growth = 0.7e9;
+        let model = Model {
+            congestion_control: "reno",
+            window_growth_bits_per_s: growth,
+            ..Model::default()
+        };
         let mut results = model.results(&tcp());
         for stream in near(&mut results, "single-stream").flat_map(|report| &mut report.streams) {
             let sampled = stream.intervals.iter_mut().filter_map(|one| one.tcp.as_mut());
             let tcp = stream.tcp.iter_mut().flat_map(|tcp| [&mut tcp.first, &mut tcp.last]);
             for sample in tcp.chain(sampled) {
-                let threshold = sample.congestion_window_bytes as f64 / regained;
+                let threshold = sample.congestion_window_bytes as f64 / self.regained;
                 sample.slow_start_threshold_bytes = Some(threshold as u64);
                 sample.marked_count = Some(0);
-                sample.retransmits_count = again;
+                sample.retransmits_count = self.retransmits_count;
             }
         }
         for report in near(&mut results, "multi-stream") {
             let qdisc = QdiscCounters {
                 interface: "eth0".into(),
                 kind: "pfifo".into(),
-                dropped_pkts,
+                dropped_pkts: self.dropped_pkts,
                 ..QdiscCounters::default()
             };
             report.counters = EndCounters { qdiscs: vec![qdisc], ..EndCounters::default() };
         }
-        explain::explain(&results).limit
-    };
-    assert_eq!(limit(13, 0, 1.3), Limit::Qdisc);
-    assert_ne!(limit(0, 0, 1.3), Limit::Qdisc, "nothing was dropped");
-    assert_ne!(limit(13, 20, 1.3), Limit::Qdisc, "segments were lost before the measured time");
-    assert_ne!(limit(13, 0, 2.5), Limit::Qdisc, "the window has grown back");
-}
-
-/// Few losses at the start hold down a window that grows slowly, and none is seen while it is measured.
-#[test]
-fn losses_at_the_start_hold_the_window_that_they_cut() {
-    let model =
-        Model { congestion_control: "reno", window_growth_bits_per_s: 0.7e9, ..Model::default() };
-    let limit = |again: u64, regained: f64, is_late: bool| {
-        let mut results = model.results(&tcp());
-        for stream in near(&mut results, "single-stream").flat_map(|report| &mut report.streams) {
-            let sampled = stream.intervals.iter_mut().filter_map(|one| one.tcp.as_mut());
-            let tcp = stream.tcp.iter_mut().flat_map(|tcp| [&mut tcp.first, &mut tcp.last]);
-            for sample in tcp.chain(sampled) {
-                let threshold = sample.congestion_window_bytes as f64 / regained;
-                sample.slow_start_threshold_bytes = Some(threshold as u64);
-                sample.retransmits_count = again;
-            }
-        }
         let udp = results.points.iter_mut().filter(|point| point.experiment == "udp");
-        for point in udp.filter(|_| is_late) {
+        for point in udp.filter(|_| self.is_late) {
             let PointOutcome::Measured(outcome) = &mut point.outcome else { panic!() };
             let udp = outcome.directions[0].udp.as_mut().expect("datagrams");
             udp.received_count = udp.sent_count;
@@ -148,11 +138,37 @@ fn losses_at_the_start_hold_the_window_that_they_cut() {
             udp.reordered_count = udp.sent_count / 50;
         }
         explain::explain(&results).limit
+    }
+}
+
+/// Few losses, or drops of the host's own queue, hold down a window that grows slowly; none is seen while it is measured.
+#[test]
+fn what_cut_the_window_at_the_start_holds_it() {
+    let start = |dropped_pkts, retransmits_count, regained| Start {
+        dropped_pkts,
+        retransmits_count,
+        regained,
+        is_late: false,
     };
-    assert_eq!(limit(0, 1.3, false), Limit::CongestionControl, "nothing was lost");
-    assert_eq!(limit(6, 3.0, false), Limit::CongestionControl, "the window has grown back");
-    assert_eq!(limit(6, 1.3, false), Limit::Loss);
-    assert_eq!(limit(6, 1.3, true), Limit::Reordering, "datagrams come late");
+    for (what, start, limit) in [
+        ("nothing was lost or dropped", start(0, 0, 1.3), Limit::CongestionControl),
+        ("the queue dropped", start(13, 0, 1.3), Limit::Qdisc),
+        (
+            "the queue dropped, and the window has grown back",
+            start(13, 0, 2.5),
+            Limit::CongestionControl,
+        ),
+        ("the path lost as well as the queue", start(13, 20, 1.3), Limit::Loss),
+        ("the path lost", start(0, 6, 1.3), Limit::Loss),
+        (
+            "the path lost, and the window has grown back",
+            start(0, 6, 3.0),
+            Limit::CongestionControl,
+        ),
+        ("datagrams come late", Start { is_late: true, ..start(0, 6, 1.3) }, Limit::Reordering),
+    ] {
+        assert_eq!(start.limit(), limit, "{what}");
+    }
 }
 
 /// Acknowledgements that wait make round trips many times longer, though each stream carries as much again.

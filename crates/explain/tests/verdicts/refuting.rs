@@ -2,7 +2,9 @@
 //! was predicted counts.
 
 use explain::{Diagnosis, Judgement, diagnose, judge};
-use results::{Limit, Point, Results, Ruling, TestSpec, WindowSide};
+use results::{
+    Direction, HostAccount, Limit, Point, Results, Ruling, TestSpec, Verdict, WindowSide,
+};
 
 use super::model::Model;
 use super::{tcp, verdict_of};
@@ -143,6 +145,7 @@ fn losses_that_go_away_with_another_congestion_control_were_a_queues() {
     };
     assert!(is_confirmed(1e-3));
     assert!(!is_confirmed(1e-5), "hardly anything is lost by paced packets");
+    assert!(!is_confirmed(0.0), "nothing is lost by them");
 }
 
 /// Congestion windows that nothing cuts add up, and lose nothing below the next ceiling.
@@ -184,6 +187,28 @@ fn datagrams_that_arrive_at_far_less_than_the_rate_confirm_no_shaper() {
     assert!(is_confirmed(1.0));
     assert!(is_confirmed(0.85));
     assert!(!is_confirmed(0.65));
+}
+
+/// What a reader cannot take is dropped at its socket: that shows no rate of the path.
+#[test]
+fn datagrams_that_the_receiving_host_drops_confirm_no_shaper() {
+    let model = Model { capacity_bits_per_s: 1e9, ..Model::default() };
+    let results = model.results(&tcp());
+    let diagnosis = diagnose(&results);
+    assert_eq!(diagnosis.best().expect("a candidate").limit, Limit::Shaper);
+    let is_confirmed = |part: f64| {
+        let mut points = answered(&model, &diagnosis);
+        for point in &mut points {
+            let results::PointOutcome::Measured(outcome) = &mut point.outcome else { panic!() };
+            let udp = outcome.directions[0].udp.as_mut().expect("datagrams");
+            assert!(udp.lost_count > 0, "faster than the rate");
+            udp.loss.socket_buffer_count = Some((udp.lost_count as f64 * part) as u64);
+        }
+        judge(&results, &diagnosis, &points).verdict.confirmed
+    };
+    assert!(is_confirmed(0.0));
+    assert!(is_confirmed(0.2));
+    assert!(!is_confirmed(0.9));
 }
 
 /// An option that sets both sides' buffers may do so: the receiver's window had room and is full afterwards.
@@ -256,4 +281,112 @@ fn a_smaller_window_that_is_not_full_confirms_no_window() {
     assert_eq!((limit, is_confirmed), (Limit::ReceiveWindow, false), "{told:?}");
     assert_eq!(told.ruling, Some(Ruling::Inconclusive));
     assert!(told.companions.iter().any(|companion| !companion.holds), "{told:?}");
+}
+
+/// A window that binds gives in proportion to its size; a small part of that gain shows that something else binds.
+#[test]
+fn a_wider_window_that_carries_little_more_confirms_no_window() {
+    let model = Model::default();
+    let side = Some(WindowSide::Receiver);
+    let asked = TestSpec { window_bytes: Some(1 << 20), window_side: side, ..tcp() };
+    let results = model.results(&asked);
+    let diagnosis = diagnose(&results);
+    assert_eq!(diagnosis.best().expect("a candidate").limit, Limit::ReceiveWindow);
+    let (experiment, _) = diagnosis.experiment().expect("an experiment");
+    let before = diagnosis.measured.expect("a rate").median;
+    let promised = experiment.predicted.expected_bits_per_s / before - 1.0;
+    assert!(promised > 0.5, "a wider window: {experiment:?}");
+    let word = |part: f64| {
+        let mut points = answered(&model, &diagnosis);
+        points.iter_mut().for_each(|point| set_rate(point, |_| before * (1.0 + part * promised)));
+        let Judgement { verdict, next } = judge(&results, &diagnosis, &points);
+        let is_kept = next.is_some_and(|next| next.best().expect("one").limit == experiment.limit);
+        (verdict.confirmed, is_kept)
+    };
+    assert_eq!(word(0.15), (false, true), "another experiment of the same limit follows");
+    assert!(word(0.5).0);
+    assert_eq!(word(0.0), (false, false), "refuted: nothing was gained");
+}
+
+/// Lets the senders of a point have received this share of their segments marked.
+fn set_marked(point: &mut Point, share: f64) {
+    let results::PointOutcome::Measured(outcome) = &mut point.outcome else { panic!() };
+    let streams = outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams);
+    for stream in streams.filter(|stream| stream.sending) {
+        let Some(tcp) = &mut stream.tcp else { continue };
+        tcp.first.marked_count = Some(0);
+        let sent = stream.bytes as f64 / f64::from(tcp.mss_bytes);
+        tcp.last.marked_count = Some((sent * share) as u64);
+    }
+}
+
+/// A congestion control that heeds no marks is marked all the more; one that is not marked lifted something else.
+#[test]
+fn marks_that_go_away_with_another_congestion_control_held_nothing() {
+    let model = Model { window_growth_bits_per_s: 0.5e9, ..Model::default() };
+    let mut results = model.results(&tcp());
+    results.points.iter_mut().for_each(|point| set_marked(point, 0.05));
+    let diagnosis = diagnose(&results);
+    assert_eq!(diagnosis.best().expect("a candidate").limit, Limit::EcnMarks);
+    let before = diagnosis.measured.expect("a rate").median;
+    let is_confirmed = |share: f64| {
+        let mut points = answered(&model, &diagnosis);
+        for point in &mut points {
+            set_rate(point, |_| before * 4.0);
+            set_marked(point, share);
+        }
+        judge(&results, &diagnosis, &points).verdict.confirmed
+    };
+    assert!(is_confirmed(0.9));
+    assert!(!is_confirmed(0.0), "nothing is marked");
+}
+
+/// The verdict where the sender is the far end and tells nothing of itself but what it retransmitted; `receiver_rtt_s`:
+/// what the receiver reads of round trips under load.
+fn of_silent_sender(model: &Model, receiver_rtt_s: Option<f64>) -> Verdict {
+    let reverse = TestSpec { direction: Direction::Reverse, ..tcp() };
+    let told = |mut point: Point| {
+        let results::PointOutcome::Measured(outcome) = &mut point.outcome else { panic!() };
+        for direction in &mut outcome.directions {
+            direction.direction = Direction::Reverse;
+        }
+        let mut receiver = outcome.hosts.pop().expect("the far end").account;
+        for stream in &mut receiver.streams {
+            let tcp = stream.tcp.get_or_insert_default();
+            tcp.mss_bytes = model.mss() as u32;
+            tcp.last.receiver_rtt_s = receiver_rtt_s;
+            stream.intervals.iter_mut().for_each(|interval| interval.tcp = None);
+        }
+        outcome.hosts = HostAccount::of_ends(receiver, None);
+        point
+    };
+    let mut results = model.results(&reverse);
+    results.hosts.truncate(1);
+    results.points = results.points.into_iter().map(told).collect();
+    let mut diagnosis = diagnose(&results);
+    while let Some((experiment, spec)) = diagnosis.experiment() {
+        let name = experiment.point_name();
+        let points: Vec<Point> =
+            (0..3).map(|repeat| told(model.point(&name, &spec, repeat))).collect();
+        let Judgement { verdict, next } = judge(&results, &diagnosis, &points);
+        results.points.extend(points);
+        match next {
+            Some(next) => diagnosis = next,
+            None => return verdict,
+        }
+    }
+    diagnosis.verdict()
+}
+
+/// A rate that drops and a rate that queues carry as much of anything: only round trips under load tell them apart.
+#[test]
+fn a_rate_whose_queue_nobody_sees_is_not_confirmed() {
+    let model = Model { capacity_bits_per_s: 0.2e9, queue_bytes: 0.0, ..Model::default() };
+    let unseen = of_silent_sender(&model, None);
+    assert_eq!((unseen.limit, unseen.confirmed), (Limit::Shaper, false), "{unseen:#?}");
+    assert!(unseen.summary.contains("a policer, not told apart"), "{}", unseen.summary);
+    let waits = of_silent_sender(&model, Some(0.08));
+    assert_eq!((waits.limit, waits.confirmed), (Limit::Shaper, true), "{waits:#?}");
+    let dropped = of_silent_sender(&model, Some(model.rtt_s));
+    assert_eq!((dropped.limit, dropped.confirmed), (Limit::Policer, true), "{dropped:#?}");
 }

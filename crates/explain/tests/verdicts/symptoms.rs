@@ -164,8 +164,9 @@ fn without(value: &mut serde_json::Value, field: &str) {
 }
 
 /// Fields that may be missing, with the symptoms that nothing else can tell.
-const FIELDS: [(&str, &[&str]); 20] = [
+const FIELDS: [(&str, &[&str]); 21] = [
     ("rtt_min_s", &["rtt-min"]),
+    ("receiver_rtt_s", &["receiver-rtt", "streams-receiver-rtt"]),
     (
         "peer_window_bytes",
         &["peer-window", "peer-window-steadiness", "peer-window-fill", "peer-window-full-share"],

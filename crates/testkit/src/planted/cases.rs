@@ -121,10 +121,15 @@ impl Accepted {
     }
 }
 
-/// Every case, in the order of the table. A case that is `like` another has all of that one's keys
-/// but those it names itself; whether it is live is its own affair.
+/// Every case, in the order of the table.
 pub fn cases() -> Vec<Case> {
-    let table: toml::Table = include_str!("cases.toml").parse().expect("cases.toml is TOML");
+    of_table(include_str!("cases.toml"))
+}
+
+/// The cases of a table in the form of `cases.toml`. A case that is `like` another has all of that one's keys
+/// but those it names itself; whether it is live is its own affair.
+pub fn of_table(text: &str) -> Vec<Case> {
+    let table: toml::Table = text.parse().expect("a table of cases in TOML");
     let rows = table["case"].as_array().expect("[[case]]");
     let row = |row: &toml::Value| row.as_table().expect("a table").clone();
     let rows: Vec<toml::Table> = rows.iter().map(row).collect();

@@ -50,21 +50,26 @@ fn trimmed(results: &Results) -> Results {
         point.command.clear();
         let is_trial = point.experiment.starts_with("confirm:");
         if let PointOutcome::Measured(outcome) = &mut point.outcome {
-            outcome.hosts.iter_mut().for_each(|host| trim_end(&mut host.account, is_trial));
+            let mut ends = outcome.hosts.iter().flat_map(|host| &host.account.streams);
+            let is_silent = !ends.any(|stream| stream.sending && stream.tcp.is_some());
+            for host in &mut outcome.hosts {
+                trim_end(&mut host.account, is_trial, is_silent);
+            }
         }
     }
     results
 }
 
 /// What was omitted counts for nothing; of an experiment, of UDP and of many streams the totals
-/// say enough.
-fn trim_end(end: &mut EndReport, is_trial: bool) {
+/// say enough, those of the senders or, where the senders are silent, of the receivers.
+fn trim_end(end: &mut EndReport, is_trial: bool, is_silent: bool) {
     let count = end.streams.len();
     let many = count > STREAMS_KEPT_MAX;
     for stream in &mut end.streams {
         let kept = !many && !is_trial && stream.udp.is_none();
         stream.intervals.retain(|interval| kept && !interval.omitted);
-        if many && (!stream.sending || (is_trial && count > 2 * STREAMS_KEPT_MAX)) {
+        let tells = stream.sending || is_silent;
+        if many && (!tells || (is_trial && count > 2 * STREAMS_KEPT_MAX)) {
             stream.tcp = None;
         }
     }

@@ -363,6 +363,7 @@ mod tests {
             rtt_s: long,
             rtt_variation_s: long,
             rtt_min_s: Some(long),
+            receiver_rtt_s: Some(long),
             congestion_window_bytes: u32::MAX.into(),
             peer_window_bytes: Some(u32::MAX.into()),
             advertised_window_bytes: Some(u32::MAX.into()),

@@ -73,6 +73,7 @@ fn sample_of(info: &TcpInfo) -> TcpSample {
         rtt_variation_s: seconds(count(info.rtt_variation_us())),
         // All ones until there is a first measurement.
         rtt_min_s: info.rtt_min_us().filter(|&us| us != u32::MAX).map(|us| seconds(u64::from(us))),
+        receiver_rtt_s: info.receiver_rtt_us().map(|us| seconds(u64::from(us))),
         congestion_window_bytes: count(info.congestion_window_segments()) * mss_bytes,
         peer_window_bytes: info.peer_window_bytes().map(u64::from),
         advertised_window_bytes: info.advertised_window_bytes().map(u64::from),

@@ -42,18 +42,18 @@ fn chosen<T: ValueEnum>(
     }
     match std::env::var(name) {
         Ok(value) if !value.is_empty() => T::from_str(&value, false)
-            .map_err(|_error| VerbError::usage(format!("{name}={value}: it is none of {values}"))),
+            .map_err(|_error| VerbError::usage(format!("{name}={value}: expected {values}"))),
         _ => Ok(default),
     }
 }
 
 pub(super) fn shared_memory(given: Option<SharedMemory>) -> Result<SharedMemory, VerbError> {
-    chosen(given, SHARED_MEMORY_VARIABLE, SharedMemory::Direct, "direct, rings and off")
+    chosen(given, SHARED_MEMORY_VARIABLE, SharedMemory::Direct, "direct, rings or off")
 }
 
 /// `port`: packets go over a packet switch, so that there is nothing to choose.
 pub(super) fn carrier(given: Option<Carrier>, port: Option<&str>) -> Result<Carrier, VerbError> {
-    let chosen = chosen(given, TRANSPORT_VARIABLE, Carrier::Udp, "udp and xdp")?;
+    let chosen = chosen(given, TRANSPORT_VARIABLE, Carrier::Udp, "udp or xdp")?;
     Ok(if port.is_some() { Carrier::Udp } else { chosen })
 }
 

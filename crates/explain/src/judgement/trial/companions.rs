@@ -4,10 +4,11 @@
 use results::{Companion, End, Estimate, Limit, Point};
 use units::show_bit_rate;
 
-use super::{Trial, cost_s_per_byte, retransmit_share, retransmitted};
+use super::Trial;
+use super::figures::{cost_s_per_byte, marked, retransmit_share, retransmitted, sends};
 use crate::change::Change;
 use crate::experiment::Rule;
-use crate::numbers::{fine_percent, middle, percent, ratio};
+use crate::numbers::{fine_percent, middle, percent, ratio, share};
 use crate::observed::{flight_of_cwnd, flight_of_window, round_trip_s};
 use crate::thresholds::{predictions, rulings};
 
@@ -24,11 +25,20 @@ impl Trial<'_> {
             }
             Rule::FollowsSendBuffer if is_smaller => [self.no_more_lost(), None],
             Rule::FollowsCost(end) => [self.still_has_no_time(end), None],
+            Rule::Stays => [self.passed_by_the_reader(), None],
             Rule::Scales => match (self.experiment.limit, &self.experiment.change) {
-                (Limit::CongestionControl, Change::MoreStreams { .. }) => {
-                    [self.below_the_ceiling().and_then(|()| self.no_more_lost()), None]
-                }
-                (Limit::Loss, Change::CongestionControl { .. }) => [self.still_lost(), None],
+                (
+                    Limit::CongestionControl,
+                    Change::MoreStreams { .. } | Change::CongestionControl { .. },
+                ) => [self.below_the_ceiling().and_then(|()| self.no_more_lost()), None],
+                (
+                    Limit::Loss | Limit::LossRecovery,
+                    Change::MoreStreams { .. } | Change::CongestionControl { .. },
+                ) => [self.still_lost(), None],
+                (
+                    Limit::EcnMarks,
+                    Change::MoreStreams { .. } | Change::CongestionControl { .. },
+                ) => [self.still_marked(), None],
                 _ => [None, None],
             },
             _ => [None, None],
@@ -119,9 +129,9 @@ impl Trial<'_> {
             Change::ReceivePath(_) => false,
             _ => return None,
         };
-        let end = [End::Near, End::Far].into_iter().find(|end| {
-            self.judged.iter().any(|point| super::sends(point, *end) == Some(is_sent))
-        })?;
+        let end = [End::Near, End::Far]
+            .into_iter()
+            .find(|end| self.judged.iter().any(|point| sends(point, *end) == Some(is_sent)))?;
         let before_s = self.middle_before(|point| cost_s_per_byte(point, end))?;
         let after_s = middle(self.points.iter().filter_map(|point| cost_s_per_byte(point, end)))?;
         ratio(after_s, before_s)
@@ -147,8 +157,8 @@ impl Trial<'_> {
         (after.median < predictions::NEXT_REACHED * next).then_some(())
     }
 
-    /// Losses that come whatever the load take as large a share of what another congestion control sends. Those that
-    /// go away with it were a queue's.
+    /// Losses that come whatever the load take as large a share of what another congestion control or several streams
+    /// send. Those that go away with it were a queue's.
     fn still_lost(&self) -> Option<Companion> {
         let before = self.middle_before(retransmit_share)?;
         let counts = self.points.iter().filter_map(retransmitted);
@@ -156,9 +166,27 @@ impl Trial<'_> {
         if before * (again + sent) < rulings::LOST_EXPECTED_LEAST {
             return None;
         }
-        let (later, least) = (ratio(again, again + sent)?, before * rulings::LOST_STILL);
+        let (later, least) = (share(again, again + sent)?, before * rulings::LOST_STILL);
         Some(Companion {
             predicted: format!("at least {} retransmitted still", fine_percent(least)),
+            measured: fine_percent(later),
+            holds: later >= least,
+        })
+    }
+
+    /// A congestion control that heeds no marks, or several streams, fill the queue that marks, which then marks as large
+    /// a share. Without marks something else was lifted.
+    fn still_marked(&self) -> Option<Companion> {
+        let of_sent = |(marked, sent): (f64, f64)| share(marked, sent);
+        let before = self.middle_before(|point| of_sent(marked(point)?))?;
+        let counts = self.points.iter().filter_map(marked);
+        let (again, sent) = counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))?;
+        if before * sent < rulings::LOST_EXPECTED_LEAST {
+            return None;
+        }
+        let (later, least) = (share(again, sent)?, before * rulings::LOST_STILL);
+        Some(Companion {
+            predicted: format!("at least {} marked still", fine_percent(least)),
             measured: fine_percent(later),
             holds: later >= least,
         })
@@ -173,6 +201,29 @@ impl Trial<'_> {
             predicted: format!("at most {} retransmitted", fine_percent(most)),
             measured: fine_percent(later),
             holds: later <= most,
+        })
+    }
+
+    /// What exceeds a rate does not reach the receiving host. Present if that host dropped datagrams.
+    fn passed_by_the_reader(&self) -> Option<Companion> {
+        let of_missing = |point: &Point| {
+            let direction = point.measured()?.directions.first()?;
+            let udp = direction.udp.as_ref()?;
+            let dropped = [udp.loss.socket_buffer_count, udp.loss.softnet_count];
+            let dropped: u64 = dropped.into_iter().flatten().sum();
+            let missing = direction.sent_bits_per_s - direction.received_bits_per_s;
+            let dropped_share = ratio(dropped as f64, udp.sent_count as f64)?;
+            ratio(dropped_share * direction.sent_bits_per_s, missing)
+        };
+        let share =
+            middle(self.points.iter().filter_map(of_missing)).filter(|share| *share > 0.0)?;
+        Some(Companion {
+            predicted: format!(
+                "the receiving host drops at most {} of what is missing",
+                percent(rulings::MISSING_AT_READER)
+            ),
+            measured: percent(share),
+            holds: share <= rulings::MISSING_AT_READER,
         })
     }
 

@@ -61,7 +61,11 @@ fn stream(sending: bool) -> StreamEnd {
         receive_queue_bytes: (!sending).then_some(50_000),
         ..IntervalSample::default()
     };
-    let receives = TcpSample { out_of_order_count: Some(114), ..TcpSample::default() };
+    let receives = TcpSample {
+        out_of_order_count: Some(114),
+        receiver_rtt_s: Some(0.021),
+        ..TcpSample::default()
+    };
     StreamEnd {
         sending,
         bytes: 6 * BYTES,
@@ -282,6 +286,7 @@ fn the_receiver_and_the_path_are_as_computed_by_hand() {
         ("receive-socket-fullness", 0.25),
         ("reader-idle-share", 0.0),
         ("receiver-segment-payload", 1000.0),
+        ("receiver-rtt", 0.021),
         ("out-of-order-packets", 114.0),
         ("out-of-order-share", 0.002),
     ] {
@@ -554,6 +559,7 @@ fn several_streams_and_datagrams_are_compared_with_the_judged_test() {
         ("streams-compared", 4.0),
         ("streams-sender-idle-share", 0.65),
         ("streams-receiver-idle-share", 0.65),
+        ("streams-receiver-rtt", 0.021),
         ("datagrams-of-throughput", 2.0),
         ("datagrams-sent", 120_000.0),
         ("datagrams-sent-rate", 160e6),
