@@ -384,7 +384,11 @@ fn a_rate_whose_queue_nobody_sees_is_not_confirmed() {
     let model = Model { capacity_bits_per_s: 0.2e9, queue_bytes: 0.0, ..Model::default() };
     let unseen = of_silent_sender(&model, None);
     assert_eq!((unseen.limit, unseen.confirmed), (Limit::Shaper, false), "{unseen:#?}");
-    assert!(unseen.summary.contains("a policer: the experiment does not distinguish them"), "{}", unseen.summary);
+    assert!(
+        unseen.summary.contains("a policer: the experiment does not distinguish them"),
+        "{}",
+        unseen.summary
+    );
     let waits = of_silent_sender(&model, Some(0.08));
     assert_eq!((waits.limit, waits.confirmed), (Limit::Shaper, true), "{waits:#?}");
     let dropped = of_silent_sender(&model, Some(model.rtt_s));

@@ -95,7 +95,12 @@ mod tests {
         assert_eq!(word(Some(&rival(true)), &[]).0, Ruling::Confirmed);
         let (outcome, text) = word(Some(&rival(false)), &[]);
         assert_eq!(outcome, Ruling::Inconclusive);
-        assert!(text.contains("the sending core or the receiving core: the experiment does not distinguish them"), "{text}");
+        assert!(
+            text.contains(
+                "the sending core or the receiving core: the experiment does not distinguish them"
+            ),
+            "{text}"
+        );
         let (outcome, text) = word(None, &[failed]);
         assert_eq!(outcome, Ruling::Inconclusive);
         assert!(text.contains("predicts also: more; measured less"), "{text}");
