@@ -309,24 +309,28 @@ impl fmt::Display for Change {
                 write!(out, "omitted start {} -> {}", show_seconds(*from_s), show_seconds(*to_s))
             }
             Self::UdpAtRate { bits_per_s, datagram_bytes } => {
-                let size = show_byte_size(u64::from(*datagram_bytes));
-                write!(out, "TCP -> UDP at {}, datagrams of {size}", show_bit_rate(*bits_per_s))
+                write_udp(out, " at ", *bits_per_s, "datagrams", *datagram_bytes)
             }
             Self::UdpSpaced { bits_per_s, datagram_bytes } => {
-                let size = show_byte_size(u64::from(*datagram_bytes));
-                write!(
-                    out,
-                    "TCP -> UDP at {}, single datagrams of {size}",
-                    show_bit_rate(*bits_per_s)
-                )
+                write_udp(out, " at ", *bits_per_s, "single datagrams", *datagram_bytes)
             }
             Self::UdpAgainst { bits_per_s, datagram_bytes } => {
-                let size = show_byte_size(u64::from(*datagram_bytes));
-                let rate = show_bit_rate(*bits_per_s);
-                write!(out, "TCP -> UDP the other way at {rate}, datagrams of {size}")
+                write_udp(out, " the other way at ", *bits_per_s, "datagrams", *datagram_bytes)
             }
         }
     }
+}
+
+/// UDP instead of TCP, in words.
+fn write_udp(
+    out: &mut fmt::Formatter<'_>,
+    way: &str,
+    bits_per_s: f64,
+    what: &str,
+    datagram_bytes: u32,
+) -> fmt::Result {
+    let (rate, size) = (show_bit_rate(bits_per_s), show_byte_size(u64::from(datagram_bytes)));
+    write!(out, "TCP -> UDP{way}{rate}, {what} of {size}")
 }
 
 fn place(cores: &[u32]) -> String {
@@ -372,10 +376,10 @@ mod tests {
             (udp.near_cores.as_slice(), udp.offered_bits_per_s),
             ([3].as_slice(), Some(1e9))
         );
-        assert_eq!(udp.udp.map(|udp| udp.datagram_bytes), Some(8952));
+        assert_eq!(udp.udp.as_ref().map(|udp| udp.datagram_bytes), Some(8952));
         let spaced = Change::UdpSpaced { bits_per_s: 1e9, datagram_bytes: 8952 }.apply(&spec);
-        let single = spaced.udp.expect("datagrams");
+        let single = spaced.udp.as_ref().expect("datagrams");
         assert_eq!((single.gso, single.batch_count), (false, 1), "no bursts");
-        assert_eq!(TestSpec { udp: udp.udp, ..spaced }, udp, "and nothing else");
+        assert_eq!(TestSpec { udp: udp.udp.clone(), ..spaced }, udp, "and nothing else");
     }
 }

@@ -180,11 +180,11 @@ impl Trial<'_> {
         let of_sent = |(marked, sent): (f64, f64)| share(marked, sent);
         let before = self.middle_before(|point| of_sent(marked(point)?))?;
         let counts = self.points.iter().filter_map(marked);
-        let (again, sent) = counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))?;
+        let (marks, sent) = counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))?;
         if before * sent < rulings::LOST_EXPECTED_LEAST {
             return None;
         }
-        let (later, least) = (share(again, sent)?, before * rulings::LOST_STILL);
+        let (later, least) = (share(marks, sent)?, before * rulings::LOST_STILL);
         Some(Companion {
             predicted: format!("at least {} marked still", fine_percent(least)),
             measured: fine_percent(later),
