@@ -86,12 +86,12 @@ impl Code {
     }
 
     /// 16 bits in the network's byte order become a number.
-    pub(super) fn from_network(&mut self, register: u8) {
+    pub(super) fn read_network_order(&mut self, register: u8) {
         self.push(0xdc, [register, 0], 0, 16);
     }
 
     /// 16 bits, low byte first, become a number.
-    pub(super) fn from_little_endian(&mut self, register: u8) {
+    pub(super) fn read_little_endian(&mut self, register: u8) {
         self.push(0xd4, [register, 0], 0, 16);
     }
 
@@ -152,8 +152,8 @@ mod tests {
         code.jump(If::DiffersFrom(0xc1), 4);
         code.jump(If::DiffersFromRegister(7), 4);
         code.jump(If::IsMoreThan(3000), 4);
-        code.from_network(4);
-        code.from_little_endian(7);
+        code.read_network_order(4);
+        code.read_little_endian(7);
         code.copy(4, 7);
         code.calculate(Operation::Modulo, 4, 3);
         code.store_word(6, 12, 4);

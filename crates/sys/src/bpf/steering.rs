@@ -163,12 +163,12 @@ fn present<T>(answer: Result<T, SyscallError>) -> Result<Option<T>, SyscallError
 fn receiver(sockets: i32, wanted: &Wanted) -> Vec<u64> {
     let mut code = find(LOAD_OF_FRAME);
     load(&mut code, Size::Half, ENDPOINT);
-    code.from_little_endian(4);
+    code.read_little_endian(4);
     code.jump(If::DiffersFromRegister(ENDPOINT_REGISTER), 4);
     load(&mut code, Size::Word, IP_DESTINATION);
     code.jump(If::DiffersFrom(i32::from_ne_bytes(wanted.ip.octets())), 4);
     load(&mut code, Size::Half, IP_LENGTH);
-    code.from_network(4);
+    code.read_network_order(4);
     code.jump(If::IsMoreThan(wanted.ip_bytes_max.into()), 4);
     choose_queue(&mut code, wanted.queues_count);
     code.load(Size::Word, 5, CONTEXT, RECEIVE_QUEUE);
@@ -221,7 +221,7 @@ fn find(load_helper: i32) -> Code {
     code.calculate(Operation::And, 4, u16::from_ne_bytes([0x3f, 0xff]).into());
     code.jump(If::DiffersFrom(0), 4);
     code.load(Size::Half, ENDPOINT_REGISTER, STACK, COPY + UDP_DESTINATION - ETHER_TYPE);
-    code.from_network(ENDPOINT_REGISTER);
+    code.read_network_order(ENDPOINT_REGISTER);
     code
 }
 
