@@ -17,7 +17,7 @@ mod paced {
     mod gateway_watch_root;
     mod gateway_weights_root;
     mod reproduce_cumulus_root;
-    mod tune_gain_root;
+    pub(crate) mod tune_gain_root;
 }
 mod planted_recorded;
 mod planted_root;
@@ -25,6 +25,7 @@ mod serve_limits;
 mod topo;
 #[path = "support/tune_bed.rs"]
 mod tune_bed;
+mod tune_send_buffer_root;
 
 /// What is tested.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
