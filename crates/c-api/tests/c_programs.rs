@@ -196,7 +196,7 @@ fn a_c_program_forwards_with_and_without_copies() {
     assert_eq!(forwarding.said(), "forwarded 1000, 0 of them by swapping buffers\n");
 
     let refused = run("vale0:x vale1:b 1").output().expect("it runs");
-    assert_eq!(text(&refused.stderr), "forward: vale0:x is taken\n");
+    assert_eq!(text(&refused.stderr), "forward: vale0:x is already in use\n");
     std::fs::remove_file(&program).expect("it was there");
 }
 

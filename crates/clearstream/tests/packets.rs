@@ -262,7 +262,7 @@ fn ports_come_and_go() {
     let sink = switch.start("pkt sink vale0:kept");
     switch.wait_for_clients(1);
     let taken = switch.ask("pkt sink vale0:kept");
-    assert!(complaint(&taken).contains("vale0:kept is taken"));
+    assert!(complaint(&taken).contains("vale0:kept is already in use"));
     assert!(switch.ask("port del vale0:kept").status.success());
     end(sink);
     assert_eq!(switch.json("port list"), serde_json::json!([]));

@@ -68,7 +68,7 @@ pub enum LabError {
     NotUp {
         /// Name of the lab.
         name: String,
-        /// Which one may be meant, which are up, or how it comes up: `; up are a, b`.
+        /// Which one may be meant, which are up, or how it comes up: `; running labs: a, b`.
         instead: String,
     },
     /// No lab was named and none is up.
@@ -282,7 +282,7 @@ mod tests {
         let up = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         for (name, names, is_root, words) in [
             ("ofice", &["office", "lab"][..], true, "; did you mean 'office'?"),
-            ("wan", &["office", "lab"], true, "; up are office, lab"),
+            ("wan", &["office", "lab"], true, "; running labs: office, lab"),
             ("lan", &[], true, "; bring it up with: clearstream lab up lan"),
             ("mine", &[], true, "; no lab is up"),
             ("mine", &[], false, " for this user (labs of other users are not seen); no lab is up"),

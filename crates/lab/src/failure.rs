@@ -316,7 +316,7 @@ mod tests {
         let line = ask("g1", "port", None).unwrap_err();
         assert_eq!(line, "g1: which port? It has eth0 (compute), eth1 (storage)");
         let line = ask("g1", "hang", Some("eth0")).unwrap_err();
-        assert_eq!(line, "g1: 'hang' is of the whole host, without a port");
+        assert_eq!(line, "g1: 'hang' applies to the whole host: leave out the port");
         let line = ask("g1", "burn", None).unwrap_err();
         assert_eq!(line, "unknown failure 'burn'; expected one of forward, hang, port, carrier");
     }

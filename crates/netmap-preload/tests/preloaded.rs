@@ -205,7 +205,7 @@ fn a_port_is_one_process_at_a_time() {
     let second = switch.command(program()).args(words).output().expect("it runs");
     let complaint = text(&second.stderr);
     assert!(!second.status.success());
-    assert!(complaint.contains("vale0:a is taken"), "{complaint}");
+    assert!(complaint.contains("vale0:a is already in use"), "{complaint}");
     switch.start("send vale0:b 1 poll").finish();
     first.finish();
 }

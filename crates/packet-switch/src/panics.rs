@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(caught(|| 7), Ok(7));
         let number = 7;
         let said = caught(|| assert!(number == 8, "not {number}\u{1b}[2J")).unwrap_err();
-        assert_eq!(said, "a fault of this program: not 7?[2J");
+        assert_eq!(said, "internal error: not 7?[2J");
     }
 
     #[test]

@@ -117,7 +117,7 @@ fn attachments_end_with_their_connection() {
         .unwrap();
     let mut first = serving.connect();
     let attached = first.attach_port(&name).unwrap();
-    assert!(refusal(stays.attach_port(&name)).contains("taken"));
+    assert!(refusal(stays.attach_port(&name)).contains("in use"));
     first.ask(Ask::Detach { attachment: attached.attachment }).unwrap();
     let _again = stays.attach_port(&name).unwrap();
     drop(stays);
@@ -171,7 +171,7 @@ fn pipes_share_memory_and_need_no_switch() {
     assert!(refusal(left.attach_pipe(&group, 0, PipeEnd::Master)).contains("there is no"));
     left.ask(Ask::AddPipes { group: group.clone(), pipes: 2, shape: Shape::default() }).unwrap();
     let mut first = left.attach_pipe(&group, 0, PipeEnd::Master).unwrap();
-    assert!(refusal(right.attach_pipe(&group, 0, PipeEnd::Master)).contains("taken"));
+    assert!(refusal(right.attach_pipe(&group, 0, PipeEnd::Master)).contains("in use"));
     assert!(
         refusal(right.attach_pipe(&group, 2, PipeEnd::Master)).contains("there is no pipe 2 of")
     );

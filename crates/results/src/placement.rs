@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn wrong_files_get_one_line() {
         for (text, message) in [
-            ("", "no placement file: it does not begin with version = 1"),
+            ("", "not a placement file: it does not begin with version = 1"),
             ("version = 2\nlayout = 3\n", "placement file version 2; this program reads version 1"),
             ("version = 1\n[near]\ncoers = [1]\n", "line 3: unknown field `coers`"),
             ("version = 1\n[near]\ncores = [4096]\n", "near: no host has a core 4096"),

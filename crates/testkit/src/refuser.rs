@@ -12,7 +12,7 @@ use shm::{Listener, Message, Socket};
 
 /// What real refusals say, and nothing. None of it may decide anything.
 pub const WORDS: [&str; 6] = [
-    "vale0:a is taken",
+    "vale0:a is already in use",
     "vale0:a belongs to another user",
     "vale0:a already exists",
     "there is no port vale0:a",

@@ -288,7 +288,7 @@ mod tests {
         }
         for text in ["1Gbit", "1kbit", "10Mbit/s", "5Mbps"] {
             let told = frame_rate(text).expect_err("bits");
-            let reason = "is a rate of bits, and frames per second are meant; write for example 1M";
+            let reason = "is a bit rate, but frames per second are needed; write for example 1M";
             assert_eq!(told, format!("'{text}' {reason}"));
         }
         let told = frame_rate("1MB").expect_err("bytes");

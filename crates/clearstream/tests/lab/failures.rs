@@ -43,9 +43,9 @@ fn root_every_failure_does_what_it_says_and_is_taken_back_exactly() {
     // What the failure is, whether the gate still answers, its carriers, and a word of the line.
     let failures: [(&[&str], bool, &str, &str); 6] = [
         (&["gate", "forward"], true, "11", "gate forwards nothing"),
-        (&["gate", "hang"], false, "11", "gate hangs: eth0 and eth1 carry nothing"),
-        (&["gate", "port", "eth0"], false, "11", "gate: eth0 carries nothing"),
-        (&["gate", "port", "outer"], true, "11", "gate: eth1 carries nothing"),
+        (&["gate", "hang"], false, "11", "gate hangs: eth0 and eth1 carry no traffic"),
+        (&["gate", "port", "eth0"], false, "11", "gate: eth0 carries no traffic"),
+        (&["gate", "port", "outer"], true, "11", "gate: eth1 carries no traffic"),
         (&["gate", "carrier", "inner"], false, "01", "gate: eth0 has no carrier"),
         (&["gate", "carrier", "eth1"], true, "10", "gate: eth1 has no carrier"),
     ];
@@ -92,7 +92,7 @@ fn root_a_failure_is_refused_twice_and_several_end_together() {
         assert_eq!(code(&fail(&bed, words)), 0, "{words:?}");
         refused(fail(&bed, words), 1, "already");
     }
-    refused(fail(&bed, &["gate", "hang"]), 1, "eth0 carries nothing");
+    refused(fail(&bed, &["gate", "hang"]), 1, "eth0 carries no traffic");
     refused(mend(&bed, &["gate", "port", "eth1"]), 1, "has no failure by port");
     let mended = mend(&bed, &["gate"]);
     assert_eq!(stdout(&mended).lines().count(), 3, "{}", stdout(&mended));

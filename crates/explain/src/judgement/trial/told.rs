@@ -103,6 +103,6 @@ mod tests {
         );
         let (outcome, text) = word(None, &[failed]);
         assert_eq!(outcome, Ruling::Inconclusive);
-        assert!(text.contains("predicts also: more; measured less"), "{text}");
+        assert!(text.contains("also predicts more; measured less"), "{text}");
     }
 }
