@@ -280,7 +280,7 @@ mod tests {
                 && reasons[2].ends_with("10.10.1.96 are not on the link, which is 10.10.0.0/24"),
             "{reasons:?}"
         );
-        assert!(reasons[3].starts_with("10.100.0.0/16 ('compute') is said"), "{reasons:?}");
+        assert!(reasons[3].starts_with("10.100.0.0/16 ('compute') is declared"), "{reasons:?}");
         assert_eq!(storage[0].lines, [5]);
         assert_eq!(storage[2].lines.len(), 6);
         let compute = review(&plan, 0, COMPUTE);
