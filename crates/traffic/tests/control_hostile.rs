@@ -353,9 +353,10 @@ fn a_flood_from_one_address_does_not_push_out_a_greeting_from_another() {
 #[test]
 fn a_peer_that_reads_nothing_of_a_long_message_is_gone_in_ten_seconds() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let _deaf = TcpStream::connect(listener.local_addr().expect("bound")).expect("listens");
+    let deaf = TcpStream::connect(listener.local_addr().expect("bound")).expect("listens");
     let (stream, _from) = listener.accept().expect("connected");
-    // A buffer that the kernel tunes still grows seconds later, when it probes the closed window.
+    // Buffers that the kernel tunes still grow seconds later, when it probes the closed window.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&deaf, 64 << 10).expect("a buffer");
     rustix::net::sockopt::set_socket_send_buffer_size(&stream, 64 << 10).expect("a buffer");
     let timeout = Duration::from_secs(5);
     let mut link = Link::new(stream, SERVER_FRAME_BYTES_MAX, timeout).expect("a link");

@@ -124,9 +124,9 @@ fn list(json: bool) -> VerbResult {
     write!(out, "{}", crate::tables::fit(&table))?;
     if !json {
         writeln!(out, "\nThe letter of an ID names the paper:")?;
-        for (letter, paper) in catalogue::PAPERS {
-            writeln!(out, "  {letter}-  {paper}")?;
-        }
+        let papers: String =
+            catalogue::PAPERS.iter().map(|(letter, paper)| format!("  {letter}-  {paper}\n")).collect();
+        write!(out, "{}", crate::tables::fit(&papers))?;
     }
     Ok(Exit::Ok)
 }

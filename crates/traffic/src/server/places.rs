@@ -336,7 +336,7 @@ mod tests {
                 [all.enter(peer(mine)).expect("free"), all.enter(peer(mine)).expect("free")];
             let refusal = all.enter(peer(also_mine)).expect_err("the share is taken");
             assert_eq!(refusal.code, RefusalCode::Busy);
-            assert!(refusal.reason.contains("2 of 8 places"), "{refusal}");
+            assert!(refusal.reason.contains("2 places (of 8)"), "{refusal}");
             all.enter(peer(other)).expect("another address");
         }
     }
