@@ -124,8 +124,10 @@ fn list(json: bool) -> VerbResult {
     write!(out, "{}", crate::tables::fit(&table))?;
     if !json {
         writeln!(out, "\nThe letter of an ID names the paper:")?;
-        let papers: String =
-            catalogue::PAPERS.iter().map(|(letter, paper)| format!("  {letter}-  {paper}\n")).collect();
+        let papers: String = catalogue::PAPERS
+            .iter()
+            .map(|(letter, paper)| format!("  {letter}-  {paper}\n"))
+            .collect();
         write!(out, "{}", crate::tables::fit(&papers))?;
     }
     Ok(Exit::Ok)

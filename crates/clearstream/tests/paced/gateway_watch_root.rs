@@ -134,7 +134,8 @@ impl Watcher {
         let mut said = BufReader::new(child.stderr.take().expect("piped"));
         let mut line = String::new();
         said.read_line(&mut line).expect("a line");
-        assert!(line.starts_with(&format!("{host} watches 3 gateways, 50ms x 3")), "{line}");
+        let begins = format!("{host} watches 3 gateways: a probe every 50ms, 3 missed rounds");
+        assert!(line.starts_with(&begins), "{line}");
         thread::spawn(move || said.read_to_string(&mut String::new()));
         let events = Arc::new(Mutex::new(Vec::new()));
         let (output, its_events) = (child.stdout.take().expect("piped"), Arc::clone(&events));
