@@ -106,7 +106,10 @@ fn units_apply_watch_and_revert_with_the_capabilities_they_keep_root() {
     let mut said = BufReader::new(watcher.stderr.take().expect("piped"));
     let mut line = String::new();
     said.read_line(&mut line).expect("a line");
-    assert!(line.starts_with("c1 watches 3 gateways: a probe every 50ms, 3 missed rounds"), "{line}");
+    assert!(
+        line.starts_with("c1 watches 3 gateways: a probe every 50ms, 3 missed rounds"),
+        "{line}"
+    );
     // Without its capabilities it would complain of its priority or memory.
     rustix::process::kill_process(youngest(watcher.id()), Signal::TERM).expect("it runs");
     let mut rest = String::new();
