@@ -10,6 +10,7 @@ use results::{
 use units::show_bit_rate;
 
 use crate::out::columns;
+use crate::tables::labelled;
 
 /// How much of a verdict to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,15 +130,11 @@ fn head(out: &mut String, results: &Results, measured: Option<Estimate>) -> std:
         Some(Direction::Reverse) => (far, near),
         _ => (near, far),
     };
-    write!(out, "Path     {from} -> {to}")?;
-    match measured {
-        Some(estimate) => {
-            let both = test.is_some_and(|test| test.direction == Direction::Bidirectional);
-            let beside = if both { ", with the other direction loaded" } else { "" };
-            writeln!(out, ": {}{beside}", estimate.text(show_bit_rate))
-        }
-        None => writeln!(out),
-    }
+    let both = test.is_some_and(|test| test.direction == Direction::Bidirectional);
+    let beside = if both { ", with the other direction loaded" } else { "" };
+    let carried = measured.map(|rate| format!(": {}{beside}", rate.text(show_bit_rate)));
+    let path = format!("{from} -> {to}{}", carried.unwrap_or_default());
+    write!(out, "{}", labelled("Path     ", &path))
 }
 
 /// The verdict: its evidence, its experiment, the next limit and the advice.
@@ -158,7 +155,8 @@ pub(crate) fn verdict_lines(
         false if verdict.limit == Limit::NoneFound => "",
         false => ", not confirmed",
     };
-    writeln!(out, "\nVerdict  {}{end}{sure}", verdict.limit.name())?;
+    let limit = format!("{}{end}{sure}", verdict.limit.name());
+    write!(out, "\n{}", labelled("Verdict  ", &limit))?;
     wrapped(out, "         ", &verdict.summary)?;
     // What the summary says is not repeated; below figures a few more lines suffice.
     let most = if is_brief { 3 } else { usize::MAX };

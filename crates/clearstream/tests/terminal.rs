@@ -62,8 +62,13 @@ fn running_text_is_wrapped_at_the_width_of_the_terminal() {
 fn tables_are_folded_at_the_width_of_the_terminal() {
     let recorded =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/recorded/window-sender.pcap");
-    let tables: [&[&str]; 3] = [
+    let results =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/results/synthetic-path.json");
+    let tables: [&[&str]; 6] = [
         &["explain", recorded, "--symptoms"],
+        &["explain", results],
+        &["compare", results, results],
+        &["lab", "list"],
         &["reproduce", "--list"],
         &["gateway", "plan", "cumulus", "--simulate", "--clients", "4", "--gateways", "2"],
     ];

@@ -256,8 +256,8 @@ fn list(json: bool) -> VerbResult {
     }
     let width = rows.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0);
     for (name, is_up, description) in rows {
-        let line = format!("{name:<width$} {:<5} {description}", if is_up { "up" } else { "-" });
-        writeln!(out, "{}", line.trim_end())?;
+        let label = format!("{name:<width$} {:<5} ", if is_up { "up" } else { "-" });
+        write!(out, "{}", crate::tables::labelled(&label, &description))?;
     }
     Ok(Exit::Ok)
 }

@@ -255,7 +255,9 @@ fn list_line(entry: &Entry) -> String {
     let trust =
         entry.trust.as_ref().map(|group| format!(", trust group {group}")).unwrap_or_default();
     let name = &entry.name;
-    format!("{name:<24} {attached:<12} {slots} slots, {buffer_bytes}-byte buffers, {what}{trust}")
+    let shape = format!("{slots} slots, {buffer_bytes}-byte buffers, {what}{trust}");
+    let line = crate::tables::labelled(&format!("{name:<24} {attached:<12} "), &shape);
+    line.trim_end().to_owned()
 }
 
 fn device_words(device: Option<&DeviceState>) -> String {

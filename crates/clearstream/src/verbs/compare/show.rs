@@ -7,7 +7,7 @@ use compare::{
 };
 use units::{Timestamp, count_of};
 
-use crate::tables::Folds;
+use crate::tables::{Folds, labelled};
 use crate::verdict_text::wrapped;
 
 /// Columns of a table, and the index of the one with the intervals.
@@ -34,12 +34,16 @@ const LISTED: [&str; 9] = [
 const LISTED_MAX: usize = 12;
 
 /// How the columns `B - A` and `interval` are computed.
-const DIFFERENCE: &str = "B - A: the median of all pairwise differences, not the difference of the medians\n\
-     interval: of at least 95% confidence, unless another is given";
+const DIFFERENCE: [&str; 2] = [
+    "B - A: the median of all pairwise differences, not the difference of the medians",
+    "interval: of at least 95% confidence, unless another is given",
+];
 
 /// What the mark beside `n` means.
-const BY_SPREAD: &str = "*: too few values for the rank test; judged by their spread (Student's test), which is taken as at\n   \
-     least that of all figures of this kind; it assumes that noise is roughly normal";
+const BY_SPREAD: [&str; 2] = [
+    "*: too few values for the rank test; judged by their spread (Student's test), which is taken as at",
+    "   least that of all figures of this kind; it assumes that noise is roughly normal",
+];
 
 /// The whole text.
 pub(super) fn text(comparison: &Comparison, is_all: bool) -> String {
@@ -50,15 +54,15 @@ pub(super) fn text(comparison: &Comparison, is_all: bool) -> String {
 }
 
 fn write_text(out: &mut String, comparison: &Comparison, is_all: bool) -> std::fmt::Result {
-    writeln!(out, "A  {}", side(&comparison.a))?;
-    writeln!(out, "B  {}", side(&comparison.b))?;
+    *out += &labelled("A  ", &side(&comparison.a));
+    *out += &labelled("B  ", &side(&comparison.b));
     for why in comparison.a.partial.iter().chain(&comparison.b.partial) {
         writeln!(out, "   not complete: {why}")?;
     }
     for what in comparison.a.not_recorded.iter().chain(&comparison.b.not_recorded) {
         wrapped(out, "   ", &format!("{what}: settings that were not recorded are assumed equal"))?;
     }
-    writeln!(out, "   {}", counted(comparison))?;
+    *out += &labelled("   ", counted(comparison));
     if is_same(comparison) {
         writeln!(out, "\nA and B are the same measurements.")?;
     }
@@ -78,18 +82,19 @@ fn write_text(out: &mut String, comparison: &Comparison, is_all: bool) -> std::f
         unlike_outcomes(out, comparison, &unlike, is_all)?;
     }
     if !comparison.figures.is_empty() {
-        writeln!(out, "\n{DIFFERENCE}")?;
+        writeln!(out)?;
+        out.extend(DIFFERENCE.map(|line| labelled("", line)));
         if comparison.figures.iter().any(is_by_spread) {
-            writeln!(out, "{BY_SPREAD}")?;
+            out.extend(BY_SPREAD.map(|line| labelled("", line)));
         }
         if let Some(count) = comparison.repeats_wanted() {
             let is_runs = comparison.figures.iter().all(|figure| figure.counted == Counted::Runs);
-            writeln!(
-                out,
+            let line = format!(
                 "With {} compared, {count} {} on each side are needed to detect one that differs alone",
                 count_of(comparison.figures.len() as u64, "figure"),
                 if is_runs { "runs" } else { "repeats" }
-            )?;
+            );
+            *out += &labelled("", &line);
         }
     }
     one_sided(out, "A", "B", &comparison.only_a, is_all)?;

@@ -26,8 +26,8 @@ const FIGURES: [(&str, &str, &str); 12] = [
 /// The whole text; `way` is the direction that is judged.
 pub(super) fn show(results: &Results, way: Direction) -> String {
     let mut out = String::new();
+    path(&mut out, results);
     // Writing to a String cannot fail; `ok` keeps the lines readable.
-    path(&mut out, results).ok();
     if let Some(line) = uneven(&results.summaries, way) {
         wrapped(&mut out, "Uneven   ", &line).ok();
     }
@@ -40,17 +40,17 @@ pub(super) fn show(results: &Results, way: Direction) -> String {
     out
 }
 
-fn path(out: &mut String, results: &Results) -> std::fmt::Result {
+fn path(out: &mut String, results: &Results) {
     let facts = &results.path;
     let far_name = results.far().map_or(facts.target.as_str(), |far| far.name.as_str());
     let address = facts.address.as_deref().unwrap_or("?");
     let peer = facts.peer.as_deref().unwrap_or("unknown peer");
-    writeln!(out, "Path     {} -> {far_name} ({address}, {peer})", results.near().name)?;
-    writeln!(out, "         {}", host(results.near()))?;
-    match results.far() {
-        Some(far) => writeln!(out, "         {}", host(far))?,
-        None => writeln!(out, "         far end: {peer} does not report facts about its host")?,
-    }
+    let mut tell = |label: &str, text: &str| out.push_str(&crate::tables::labelled(label, text));
+    let below = "         ";
+    tell("Path     ", &format!("{} -> {far_name} ({address}, {peer})", results.near().name));
+    tell(below, &host(results.near()));
+    let unknown = || format!("far end: {peer} does not report facts about its host");
+    tell(below, &results.far().map_or_else(unknown, host));
     if let Some(rtt) = &facts.idle_rtt {
         let at = |percentile| rtt.percentile_s(percentile).map(show_seconds);
         let median = at(50.0).unwrap_or_else(|| "?".to_owned());
@@ -58,16 +58,12 @@ fn path(out: &mut String, results: &Results) -> std::fmt::Result {
             Some(tail) => format!("{tail} p99"),
             None => format!("p99: n too small ({})", rtt.count),
         };
-        write!(out, "         RTT {median} median, {tail} (idle, {})", rtt.method)?;
-        if let Some(mtu) = facts.path_mtu_bytes {
-            write!(out, "; path MTU {mtu}")?;
-        }
-        writeln!(out)?;
+        let mtu = facts.path_mtu_bytes.map(|mtu| format!("; path MTU {mtu}")).unwrap_or_default();
+        tell(below, &format!("RTT {median} median, {tail} (idle, {}){mtu}", rtt.method));
     }
     if let Some(lab) = &facts.lab {
-        writeln!(out, "         emulated: lab {lab}")?;
+        tell(below, &format!("emulated: lab {lab}"));
     }
-    Ok(())
 }
 
 /// Share of the UDP test's datagrams that may be lost or in a long queue; `None` where hardly any are.

@@ -57,7 +57,7 @@ fn head(out: &mut String, plan: &Plan, results: &Results) -> std::fmt::Result {
     let far = results.far().map_or(results.path.target.as_str(), |far| far.name.as_str());
     let near = results.near().name.as_str();
     let (from, to) = if plan.is_reverse { (far, near) } else { (near, far) };
-    writeln!(out, "Path     {from} -> {to}")?;
+    write!(out, "{}", crate::tables::labelled("Path     ", &format!("{from} -> {to}")))?;
     let mut figures = Vec::new();
     figures.extend(plan.rtt_s.map(|rtt_s| format!("RTT {}", show_seconds(rtt_s))));
     figures
