@@ -64,10 +64,9 @@ fn tables_are_folded_at_the_width_of_the_terminal() {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/recorded/window-sender.pcap");
     let results =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/results/synthetic-path.json");
-    let tables: [&[&str]; 6] = [
+    let tables: [&[&str]; 5] = [
         &["explain", recorded, "--symptoms"],
         &["explain", results],
-        &["compare", results, results],
         &["lab", "list"],
         &["reproduce", "--list"],
         &["gateway", "plan", "cumulus", "--simulate", "--clients", "4", "--gateways", "2"],

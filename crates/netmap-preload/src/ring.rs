@@ -158,10 +158,18 @@ impl Ring {
 
     fn fill(&self) -> Result<(), Errno> {
         let mut state = self.state();
-        let end = match &mut state.backend {
+        let mut end = match &mut state.backend {
             Backend::Send(sender) if self.is_direct(sender.buffers()) => Some(sender.end()),
             Backend::Receive(receiver) if self.is_direct(receiver.buffers()) => {
                 Some(receiver.end())
+            }
+            _ => None,
+        };
+        // Before the slots are copied: one that comes back later is taken over with its buffer then. Of a pipe's ring
+        // the last holder's frames may still be on their way.
+        let free = match &mut end {
+            Some(end) if self.direction == Direction::Transmit => {
+                Some(end.observe().map_err(or(Errno::IO))?)
             }
             _ => None,
         };
@@ -172,9 +180,7 @@ impl Ring {
             };
             self.set_slot(index, Slot { buffer, ..Slot::default() });
         }
-        if let (Some(end), Direction::Transmit) = (end, self.direction) {
-            // Of a pipe's ring the last holder's frames may still be on their way.
-            let free = end.observe().map_err(or(Errno::IO))?;
+        if let Some(free) = free {
             state.hwtail = free;
             self.header[words::TAIL].store(free, Ordering::Relaxed);
         }
@@ -244,7 +250,7 @@ impl Ring {
         let outcome = match &mut state.backend {
             Backend::Idle => Ok(self.idle(head, hwtail)),
             Backend::Send(sender) if self.is_direct(sender.buffers()) => {
-                self.send_direct(sender, head, moved, user)
+                self.send_direct(sender, head, (moved, hwtail), user)
             }
             Backend::Send(sender) => self.send_copied(sender, hwcur, moved, user),
             Backend::Receive(receiver) if self.is_direct(receiver.buffers()) => {
