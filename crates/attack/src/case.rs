@@ -88,7 +88,8 @@ pub(crate) struct Case {
     pub(crate) floods: bool,
     /// Played again and again with other numbers, for the time that is left.
     pub(crate) is_generated: bool,
-    /// It loads the whole machine: left out of a short run, unless `--only` names it.
+    /// It loads the whole machine and judges innocents of a switch of its own: played once, and left out of a short run
+    /// unless `--only` names it.
     pub(crate) is_long: bool,
     /// A round takes some 3 s or more: a short run plays it once and does not judge its waits.
     pub(crate) is_once: bool,
@@ -143,17 +144,20 @@ impl Case {
 
     /// Least number of its rounds.
     pub(crate) fn repeats(&self, is_long_run: bool) -> u64 {
-        if self.door == Door::Verbs || self.is_once && !is_long_run { 1 } else { REPEATS }
+        let is_once = self.is_once && !is_long_run || self.is_long;
+        if self.door == Door::Verbs || is_once { 1 } else { REPEATS }
     }
 
-    /// Whether it is played at a switch, once, and its waits are only shown.
+    /// Whether it is played at a switch, once, beside others, and its waits are only shown.
     pub(crate) fn is_unjudged(&self, is_long_run: bool) -> bool {
-        self.door == Door::Switch && self.rule(is_long_run) == WaitRule::Ignored
+        let is_beside = self.door == Door::Switch && !self.is_long;
+        is_beside && self.rule(is_long_run) == WaitRule::Ignored
     }
 
     /// How its waits count.
     pub(crate) fn rule(&self, is_long_run: bool) -> WaitRule {
         match (is_long_run, self.is_once) {
+            _ if self.is_long => WaitRule::Ignored,
             (true, _) => WaitRule::EachRound,
             (false, true) => WaitRule::Ignored,
             (false, false) => WaitRule::Median,

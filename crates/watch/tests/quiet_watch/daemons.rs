@@ -89,15 +89,20 @@ fn is_steady(rig: &Rig, watched: &Watched, machine: &Machine) -> bool {
     let are_all = |of_bfd: usize| {
         let events = watched.events.events();
         let is_bfd = |event: &&serde_json::Value| event["event"] == "bfd";
-        // Beside a test that makes and removes namespaces a watcher was held up for longer than three intervals.
-        let is_as_said = !effort::is_all()
-            || of_bfd == events.iter().filter(is_bfd).count() && (of_bfd > 0 || events.is_empty());
+        let is_steady =
+            of_bfd == events.iter().filter(is_bfd).count() && (of_bfd > 0 || events.is_empty());
         let stop_ns = longest_stop_ns();
-        assert!(
-            is_as_said || stop_ns > STOP_MAX_NS,
-            "flapping, and no core stopped for more than {stop_ns} ns: {events:#?}"
-        );
-        is_as_said
+        let flapping =
+            || format!("flapping, and no core stopped for more than {stop_ns} ns: {events:#?}");
+        if !effort::is_all() {
+            // Beside a test that makes and removes namespaces a watcher was held up for longer than three intervals.
+            if !is_steady {
+                println!("not judged: {}", flapping());
+            }
+            return true;
+        }
+        assert!(is_steady || stop_ns > STOP_MAX_NS, "{}", flapping());
+        is_steady
     };
     let come = |names: &[&str], what: &str| {
         for name in names {
