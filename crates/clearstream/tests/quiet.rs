@@ -6,9 +6,9 @@ mod cli;
 mod explain;
 mod mpi_slow_rank;
 mod packets;
-/// What a link or a clock sets the pace of, and no core here: `tools/test` runs three at a time, beside what is left to
-/// be built at idle priority.
+/// What a link or a clock sets the pace of, and no core here: `tools/test` runs three at a time.
 mod paced {
+    mod datagram_queue_root;
     mod gateway_bfd_root;
     mod gateway_follow_root;
     mod gateway_lab_root;

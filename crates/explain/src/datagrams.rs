@@ -15,8 +15,9 @@ use units::saturating_u64;
 
 use self::two_rates::LOST_COUNT_MIN;
 use crate::numbers::{fine_percent, percent, positive, ratio, share};
-use crate::observed::opposite;
+use crate::observed::{opposite, waited_s};
 use crate::verdict;
+use crate::wanted::idle_rtt_s;
 
 /// The section of `docs/limits.md` about UDP.
 pub(crate) const PAGE: &str = "
@@ -29,7 +30,7 @@ and the place that lost most is named with its counter; no experiment confirms i
 |---|---|---|
 | the sender's queueing discipline | drops of its root qdiscs | `qdisc` |
 | the sender's device | `tx_dropped`, `tx_errors` | `link-rate` |
-| the path | lost, and counted by neither end | `shaper`, or `loss` |
+| the path | lost, and counted by neither end | `shaper`, `policer` or `loss` |
 | the receiver's device | `rx_dropped`, `rx_errors`, overruns | `ring-overrun` |
 | the receiver's backlog | `dropped` of `/proc/net/softnet_stat` | `softnet-backlog` |
 | the receiver's socket buffer | `SO_RXQ_OVFL`, else `Udp.RcvbufErrors` | `receiver-core` where the reading thread ran 85% of the time, else `receiving-application` |
@@ -38,9 +39,14 @@ A loss on the path is caused by a rate limit or is random; tests at a single rat
 1.25 times apart, a rate limit delivers the same rate at both, or the share lost at the lower rate is at most 0.35 of that at the higher rate.
 Random loss at the lower rate is at least 0.6 of that share, and the two shares must differ by no more than 3 standard deviations of their
 counts. A lower rate counts if it sent enough to lose 30 datagrams at the higher one's share. `clearstream explain
-FILE OTHER …` compares the tests of all files, repeats of one test together, and gives the reason if a test does not decide. A
-shaper, a policer and a slower link look alike to UDP, so each is named `shaper`; its rate is at least the most that
-any of the tests delivered.
+FILE OTHER …` compares the tests of all files, repeats of one test together, and gives the reason if a test does not decide. The rate
+is at least the most that any of the tests delivered.
+
+What exceeds a rate waits before it is lost where the limit has a queue (`shaper`: a shaper, or a slower link), and not where it
+has none (`policer`). The receiver compares each datagram's time on the way with the fastest one's, and takes the least of every 10 ms,
+so that a host that is late now and then is no queue. The hosts' clocks need not agree; what they may drift apart
+during the test is taken off. Up to 0.2 ms and 0.5% of the idle round trip are no queue, from 0.6 ms and 1.5% on it is one. In between,
+and where the receiver tells no such time (a stock iperf3, or an older version), the limit is named `shaper`.
 
 Only gaps in the sequence and drops at the receiver's socket are known losses. Datagrams that were sent after the last one that arrived
 may be lost or still in a queue. Up to a quarter second of sending is usual. A larger amount is reported, and named
@@ -113,6 +119,8 @@ pub(crate) struct Account<'a> {
     rest: f64,
     /// Of these, those beyond what is usually on its way then.
     pub(crate) undecided: f64,
+    /// Round trip of the idle path, seconds, where it was measured.
+    base_rtt_s: Option<f64>,
 }
 
 /// The verdict of a document whose bulk tests are all UDP; `None` for any other.
@@ -122,6 +130,7 @@ pub(crate) fn explain(results: &Results) -> Option<Verdict> {
         .iter()
         .filter(|point| !point.is_confirmation())
         .filter_map(Account::of)
+        .map(|account| Account { base_rtt_s: idle_rtt_s(results), ..account })
         .collect();
     let way = accounts.first()?.direction.direction;
     let of_way: Vec<&Account<'_>> =
@@ -197,6 +206,7 @@ impl<'a> Account<'a> {
             places: Vec::new(),
             rest: (sent - received - lost).max(0.0),
             undecided: udp.undecided_count(spec) as f64,
+            base_rtt_s: None,
         };
         account.refused = account.report(sender).map_or(0.0, refused);
         account.places = account.located();
@@ -384,6 +394,11 @@ impl<'a> Account<'a> {
             more,
             advice: vec![advice.to_owned()],
         }
+    }
+
+    /// How long datagrams waited on their way, seconds.
+    pub(crate) fn waited_s(&self) -> Option<f64> {
+        waited_s(self.direction.udp.as_ref()?, self.outcome.duration_s)
     }
 
     /// The limit that a loss at this place means, and the end it is at.

@@ -12,7 +12,8 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use results::{
-    End, Estimate, HostFacts, InterfaceFacts, Limit, Point, Results, TestSpec, WindowUse,
+    End, Estimate, HostFacts, InterfaceFacts, Limit, Point, Results, TestSpec, UdpOutcome,
+    WindowUse,
 };
 use units::{saturating_u64, show_seconds};
 
@@ -73,6 +74,8 @@ pub(crate) struct UdpSeen {
     pub(crate) located: bool,
     /// Share of the sent datagrams, 0 to 1, that arrived after a later one.
     pub(crate) reordered_share: f64,
+    /// How long datagrams waited in queues, seconds.
+    pub(crate) standing_delay_s: Option<f64>,
 }
 
 impl<'a> Observed<'a> {
@@ -430,7 +433,13 @@ pub(crate) fn udp_seen(point: &Point, way: results::Direction) -> Option<UdpSeen
         lost_share: share(on_the_way as f64, udp.lost_count.saturating_add(came) as f64)?,
         located: udp.loss.socket_buffer_count.is_some(),
         reordered_share: share(udp.reordered_count as f64, udp.sent_count as f64).unwrap_or(0.0),
+        standing_delay_s: waited_s(udp, point.measured()?.duration_s),
     })
+}
+
+/// How long datagrams waited in queues beyond what two clocks may drift apart, seconds.
+pub(crate) fn waited_s(udp: &UdpOutcome, duration_s: f64) -> Option<f64> {
+    Some((udp.standing_delay_s? - path::CLOCKS_APART * duration_s).max(0.0))
 }
 
 /// The points that measured something, each with its goodput in bit/s.

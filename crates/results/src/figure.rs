@@ -131,7 +131,8 @@ impl Point {
     /// Figures of a test, `D` being `forward` or `reverse`: `D_received_bits_per_s`,
     /// `D_sent_bits_per_s`, `D_lost_share` (UDP: of the datagrams lost or received, 0 to 1),
     /// `D_reordered_share`, `D_delivered_datagrams_per_s`, `D_jitter_s` (at the end of the
-    /// test), `D_jitter_max_s` (the largest at the end of an interval); `retransmits_count`;
+    /// test), `D_jitter_max_s` (the largest at the end of an interval), `D_standing_delay_s` (how long datagrams waited
+    /// in queues); `retransmits_count`;
     /// `rtt_p50_s`, `rtt_p99_s`, `rtt_p99.9_s`, `transactions_per_s` (request/response and idle
     /// round trips); `loaded_rtt_p50_s`, `loaded_rtt_p99_s`; `cpu_s_per_gbit` (both ends),
     /// `near_cpu_s_per_gbit`, `far_cpu_s_per_gbit` (of the testing process, per 10^9 bits of payload
@@ -238,6 +239,9 @@ fn direction_figures(outcome: &DirectionOutcome, duration_s: f64, figures: &mut 
     }
     if let Some(jitter_s) = udp.jitter_s {
         add("jitter_s", jitter_s);
+    }
+    if let Some(delay_s) = udp.standing_delay_s {
+        add("standing_delay_s", delay_s);
     }
 }
 

@@ -129,6 +129,9 @@ pub struct UdpOutcome {
     /// Mean jitter over the streams, seconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub jitter_s: Option<f64>,
+    /// How long datagrams waited in queues, seconds: beyond the fastest one's time, mean over the streams.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub standing_delay_s: Option<f64>,
     /// Where datagrams were lost.
     pub loss: UdpLoss,
 }

@@ -250,6 +250,11 @@ pub struct UdpStreamEnd {
     /// Jitter, seconds (receiver; RFC 3550 section 6.4.1).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub jitter_s: Option<f64>,
+    /// How much longer datagrams were underway than the fastest one, seconds: the mean over 10 ms each, of the least in
+    /// them, so that a queue counts and a host that is late now and then does not (receiver). The two hosts' clocks need
+    /// not agree; what they drift apart during the test is in it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub standing_delay_s: Option<f64>,
     /// Drops at this socket's receive buffer (`SO_RXQ_OVFL`/`SK_MEMINFO_DROPS`, receiver).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub socket_drops_count: Option<u64>,

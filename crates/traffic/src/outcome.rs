@@ -118,21 +118,38 @@ fn udp(sender: Option<&EndReport>, receiver: Option<&EndReport>) -> UdpOutcome {
     let dropped = sum(receiver, false, |udp| udp.socket_drops_count);
     let came = received.map(|count| count.saturating_sub(duplicates));
     let lost_count = lost(sent, came, gaps, dropped);
-    let jitters: Vec<f64> = receiver
-        .into_iter()
-        .flat_map(|end| streams(end, false))
-        .filter_map(|stream| stream.udp.as_ref()?.jitter_s)
-        .collect();
-    let jitter_s =
-        (!jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64);
     UdpOutcome {
         sent_count: sent.or(received).unwrap_or(0),
         received_count: received.or(sent).unwrap_or(0),
         lost_count,
         reordered_count: sum(receiver, false, |udp| udp.reordered_count.or(Some(0))).unwrap_or(0),
         duplicate_count: duplicates,
-        jitter_s,
+        jitter_s: receiver.and_then(|end| mean(end, |udp| udp.jitter_s)),
+        standing_delay_s: receiver.and_then(standing_delay_s),
         loss: attribute(lost_count, sender, receiver),
+    }
+}
+
+/// What a receiver's streams waited in queues, seconds.
+fn standing_delay_s(receiver: &EndReport) -> Option<f64> {
+    mean(receiver, |udp| udp.standing_delay_s)
+}
+
+/// Mean over the streams that an end received.
+fn mean(receiver: &EndReport, read: fn(&results::UdpStreamEnd) -> Option<f64>) -> Option<f64> {
+    let ends = streams(receiver, false);
+    let figures: Vec<f64> = ends.filter_map(|stream| read(stream.udp.as_ref()?)).collect();
+    (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
+}
+
+/// Totals that a foreign sender told, with what only the receiver knows: where datagrams were lost, and how long they
+/// waited.
+#[must_use]
+pub fn received_from_foreign(told: UdpOutcome, receiver: &EndReport) -> UdpOutcome {
+    UdpOutcome {
+        loss: attribute(told.lost_count, None, Some(receiver)),
+        standing_delay_s: standing_delay_s(receiver),
+        ..told
     }
 }
 

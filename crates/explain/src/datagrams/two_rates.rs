@@ -1,10 +1,11 @@
 //! Losses on the path: a rate limit or random loss, told apart by what other rates lose.
 
 use results::Limit;
-use units::show_bit_rate;
+use units::{show_bit_rate, show_seconds};
 
 use super::{Account, Finding, LOST_MIN, Place};
 use crate::numbers::{fine_percent, positive, ratio, share};
+use crate::thresholds::path;
 
 /// Least ratio of two rates that are worth comparing.
 const RATES_APART: f64 = 1.25;
@@ -92,17 +93,44 @@ impl Account<'_> {
         } else {
             by_rates(&judged, &telling, &others, where_lost)
         };
-        let alike = "a shaper, a policer and a slower link on the path look the same to UDP; TCP's \
-                     round trips tell them apart";
+        let (limit, more) = match limit {
+            Limit::Shaper => self.queued_or_dropped(),
+            other => (other, None),
+        };
         Finding {
             limit,
             end: None,
             weight,
             place: is_located.then_some(Place::Path),
             why,
-            more: (limit == Limit::Shaper).then(|| alike.to_owned()).into_iter().collect(),
+            more: more.into_iter().collect(),
             advice: vec![advice],
         }
+    }
+
+    /// The kind of a rate limit, and why: what exceeds it waits in its queue, if it has one.
+    fn queued_or_dropped(&self) -> (Limit, Option<String>) {
+        let waits =
+            path::WAITS_S.plus(path::UDP_WAITS_OF_RTT.times(self.base_rtt_s.unwrap_or(0.0)));
+        let waited = self.waited_s().map(|waited_s| (waited_s, waits.of(waited_s)));
+        let (limit, why) = match waited {
+            Some((waited_s, waits)) if waits >= 1.0 => (
+                Limit::Shaper,
+                format!("datagrams that arrived had waited {} in a queue", show_seconds(waited_s)),
+            ),
+            Some((_, waits)) if waits <= 0.0 => (
+                Limit::Policer,
+                "datagrams that arrived had waited in no queue: what exceeds the rate is dropped at once"
+                    .to_owned(),
+            ),
+            _unknown => (
+                Limit::Shaper,
+                "whether a shaper, a policer or a slower link is not known: the receiver tells no times that \
+                 show a queue or none; TCP's round trips tell them apart"
+                    .to_owned(),
+            ),
+        };
+        (limit, Some(why))
     }
 
     /// Whether both ran the same test, at rates that are too near for a comparison.

@@ -226,7 +226,23 @@ pub(super) fn late(seen: &Observed<'_>) -> f64 {
 
 /// Confidence, 0 to 1, that packets wait in a queue on the path.
 pub(super) fn waits(seen: &Observed<'_>) -> f64 {
-    waits_within(seen, loaded_rtt_s(seen))
+    match loaded_rtt_s(seen) {
+        Some(rtt_s) => waits_within(seen, Some(rtt_s)),
+        None => datagrams_wait(seen).unwrap_or(1.0),
+    }
+}
+
+/// The same of datagrams that were sent faster than what all streams reach, and lost for it; `None` if that was not tried, or
+/// their receiver tells no times.
+fn datagrams_wait(seen: &Observed<'_>) -> Option<f64> {
+    let lost = seen.shown().path(names::UDP_LOST_ON_PATH)?;
+    udp_over_best(seen).filter(|_| path::UDP_LOST.of(lost) > signs::LIKELY)?;
+    Some(late_by(seen.shown().path(names::UDP_WAITED)?, seen.base_rtt_s?))
+}
+
+/// Confidence, 0 to 1, that a queue makes packets so much later, seconds, on a path with this round trip.
+pub(super) fn late_by(own_s: f64, base_s: f64) -> f64 {
+    path::WAITS_S.plus(path::WAITS_OF_RTT.times(base_s)).of(own_s)
 }
 
 /// Round trip under load, seconds: the sender's or, of a sender that tells nothing, the receiver's. `None` where nobody
@@ -247,7 +263,7 @@ fn waits_within(seen: &Observed<'_>, rtt_s: Option<f64>) -> f64 {
     // Busy hosts answer late on the idle path too, unless it was others' packets that these round trips waited for.
     let hosts_s = seen.shown().path(names::IDLE_RTT_P50).map_or(0.0, |idle_s| idle_s - base_s);
     let own_s = rtt_s - base_s - hosts_s.max(0.0) * (1.0 - others_share(seen));
-    path::WAITS_S.plus(path::WAITS_OF_RTT.times(base_s)).of(own_s)
+    late_by(own_s, base_s)
 }
 
 /// Confidence, 0 to 1, that drops above one common rate, not random losses, keep a single stream down:

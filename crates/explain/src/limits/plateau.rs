@@ -1,7 +1,8 @@
 //! A rate that nothing lifts: what one stream, several streams and UDP reach at most.
 
-use units::{show_bit_rate, show_share};
+use units::{show_bit_rate, show_seconds, show_share};
 
+use super::losses::late_by;
 use crate::ceiling::{ETHERNET_WIRE_BYTES, goodput_ceiling};
 use crate::numbers::{at_least, fine_percent, percent, positive};
 use crate::observed::{Observed, opposite};
@@ -94,7 +95,8 @@ pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
     if let (Some(sent), Some(delivered), Some(lost)) =
         (of_path(names::UDP_SENT), of_path(names::UDP_DELIVERED), of_path(names::UDP_LOST))
     {
-        lines.push(udp_words(sent, delivered, lost, seen.shown().place_of_udp_losses()));
+        let place = seen.shown().place_of_udp_losses();
+        lines.push(udp_words(sent, delivered, lost, place) + &waited_words(seen));
     }
     lines.extend(seen.round_trip_words());
     let again = seen.shown().sender(names::RETRANSMIT_SHARE);
@@ -118,6 +120,18 @@ fn udp_words(sent: f64, delivered: f64, lost: f64, place: &str) -> String {
         line += &format!("; the remaining {} was still queued when the test ended", percent(late));
     }
     line
+}
+
+/// Whether datagrams waited on their way, in words; nothing where it is not known, or hosts alone may have kept them.
+fn waited_words(seen: &Observed<'_>) -> String {
+    let waited_s = seen.shown().path(names::UDP_WAITED);
+    let Some((waited_s, base_s)) = waited_s.zip(seen.base_rtt_s) else { return String::new() };
+    let told = show_seconds(waited_s);
+    match late_by(waited_s, base_s) {
+        1.0.. => format!("; those that arrived had waited {told} in a queue"),
+        ..=0.0 => format!("; those that arrived had hardly waited ({told})"),
+        _uncertain => String::new(),
+    }
 }
 
 /// Confidence, 0 to 1, that the ceiling is an interface's own line rate.

@@ -42,7 +42,7 @@ impl Mechanism for Shaper {
                 discipline that either host shows.",
             against: "More streams carry more; UDP delivers more; a thread never sleeps; the ceiling is the interface's own.",
             experiment: "UDP a third faster, then more streams: no more is delivered. A policer predicts the same: only \
-                round trips under load, the sender's or the receiver's, distinguish the two.",
+                round trips under load, the sender's or the receiver's, or the time that datagrams wait distinguish the two.",
             advice: "Ask the operator of the path about the shaper; on a host, `tc qdisc show`; behind a guest's \
                 device, `top -H` and the counters of the switch on its host.",
         }

@@ -125,6 +125,13 @@ pub(super) static ROWS: &[DatagramRow] = &[
     row("jitter", Unit::S, "RFC 3550, section 6.4.1", "mean jitter of the streams", |test| {
         test.direction.udp.as_ref()?.jitter_s
     }),
+    row(
+        "standing-delay",
+        Unit::S,
+        "time stamps of datagrams",
+        "how much longer datagrams were underway than the fastest one, by the least of each 10 ms, less what clocks may drift apart: a queue",
+        |test| test.waited_s(),
+    ),
 ];
 
 pub(super) const LOSS_LEFT: Definition = Definition::new(

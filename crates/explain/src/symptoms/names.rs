@@ -68,6 +68,7 @@ pub(crate) const UDP_DELIVERED: &str = "datagrams-delivered-rate";
 pub(crate) const UDP_LOST: &str = "datagrams-lost-share";
 pub(crate) const UDP_LOST_ON_PATH: &str = "datagrams-lost-on-path-share";
 pub(crate) const UDP_LATE: &str = "datagrams-late-share";
+pub(crate) const UDP_WAITED: &str = "datagrams-standing-delay";
 pub(crate) const ACKS_LOST_SHARE: &str = "acknowledgements-lost-share";
 pub(crate) const ACKS_ARRIVED: &str = "acknowledgements-arrived";
 

@@ -251,6 +251,13 @@ pub(super) static UDP: &[UdpRow] = &[
         // A stock iperf3 tells neither where it lost datagrams nor which came late.
         |one| (one.located || one.reordered_share > 0.0).then_some(one.reordered_share),
     ),
+    udp(
+        names::UDP_WAITED,
+        Unit::S,
+        "time stamps of datagrams",
+        "how much longer they were underway than the fastest one, by the least of each 10 ms, less what clocks may drift apart",
+        |one| one.standing_delay_s,
+    ),
 ];
 
 /// Read once from the whole document.

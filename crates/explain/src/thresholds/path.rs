@@ -83,6 +83,8 @@ thresholds! {
     DROPS_UNQUEUED: Ramp = Ramp::new(4e-4, 1.5e-3), Chosen, "share lost at a rate where nothing waits: a shaper loses less, its queue holds the start's burst";
     WAITS_S: Ramp = Ramp::new(0.2e-3, 0.6e-3), Instrument, "longer round trips that hosts alone make, see queue-delay-s";
     WAITS_OF_RTT: Ramp = Ramp::new(0.04, 0.15), Instrument, "additional round-trip time as a part of the round trip: the kernel's mean is over 8 samples";
+    UDP_WAITS_OF_RTT: Ramp = Ramp::new(5e-3, 15e-3), Chosen, "time that datagrams wait as a part of the round trip: a long path's own times vary by parts in a thousand";
+    CLOCKS_APART: f64 = 5e-5, Nature, "by how much the mean of two hosts' clocks differs over a test, seconds each second: quartz is off by up to 50 in a million each";
     RECEIVER_RTT_LEAST_S: f64 = 5e-3, Instrument, "round trip of a receiver that counts milliseconds, from which a step is a fifth of it at most";
     POLICED_UDP_LOST: Ramp = Ramp::new(0.03, 0.08), Chosen, "share of UDP lost beyond which a rate was exceeded";
     POLICED_UDP_OF_TCP: Ramp = Ramp::new(3.0, 6.0), Chosen, "share of UDP lost over TCP's share: random losses take as large a share of both";

@@ -3,8 +3,8 @@
 
 use results::{
     CoreUse, DeviceCounters, Direction, DirectionOutcome, End, EndCounters, EndReport, HostAccount,
-    Limit, Point, PointOutcome, QdiscCounters, Results, RunKind, SoftnetCounters, StreamEnd,
-    TestOutcome, TestSpec, UdpOutcome, UdpStreamEnd, Verdict, Work,
+    LatencySummary, Limit, Point, PointOutcome, QdiscCounters, Results, RunKind, SoftnetCounters,
+    StreamEnd, TestOutcome, TestSpec, UdpOutcome, UdpStreamEnd, Verdict, Work,
 };
 
 const DURATION_S: f64 = 4.0;
@@ -23,6 +23,8 @@ struct Test {
     /// Share of the time that the receiving thread ran.
     reader_busy: f64,
     far_tells: bool,
+    /// How long datagrams waited, as the receiver tells.
+    waited_s: Option<f64>,
     direction: Direction,
 }
 
@@ -36,6 +38,7 @@ const CLEAN: Test = Test {
     socket: 0,
     reader_busy: 0.2,
     far_tells: true,
+    waited_s: None,
     direction: Direction::Forward,
 };
 
@@ -60,6 +63,7 @@ impl Test {
                 sent_count: sent,
                 received_count: sent - lost,
                 lost_count: lost,
+                standing_delay_s: self.waited_s,
                 ..UdpOutcome::default()
             }),
         };
@@ -223,6 +227,36 @@ fn two_rates_tell_a_rate_limit_from_random_loss() {
         let verdict = verdict(&[60e6, 120e6].map(|offered| over(1e9, share, offered)));
         assert_eq!(verdict.limit, Limit::Loss, "{share}: {verdict:#?}");
         assert!(verdict.summary.starts_with("random loss"), "{verdict:#?}");
+    }
+}
+
+/// The test lasts 4 s, in which clocks may drift apart so that the mean shows 0.2 ms.
+#[test]
+fn what_waited_tells_a_queue_from_a_policer() {
+    let limit = |waited_s, idle_rtt_s: f64| {
+        let tests = [120e6, 60e6].map(|sent| Test { waited_s, ..over(80e6, 0.0, sent) });
+        let mut results = Results {
+            points: tests.iter().map(Test::point).collect(),
+            ..Results::begun(RunKind::Test, 0)
+        };
+        let mut idle = stats::LatencyHistogram::default();
+        (0..10).for_each(|_| idle.record_ns((idle_rtt_s * 1e9) as u64));
+        results.path.idle_rtt = LatencySummary::of(&idle, "tcp-rr");
+        let told = explain::explain(&results);
+        (told.limit, text(&told))
+    };
+    for (waited_s, idle_rtt_s, wanted, said) in [
+        (Some(0.030), 0.001, Limit::Shaper, "had waited 29.8 ms in a queue"),
+        (Some(0.000_3), 0.001, Limit::Policer, "had waited in no queue"),
+        (Some(0.000_5), 0.001, Limit::Shaper, "is not known"),
+        // A long path's own times vary by more.
+        (Some(0.000_7), 0.160, Limit::Policer, "had waited in no queue"),
+        (Some(0.004_4), 0.160, Limit::Shaper, "had waited 4.20 ms in a queue"),
+        (None, 0.001, Limit::Shaper, "is not known"),
+    ] {
+        let (limit, text) = limit(waited_s, idle_rtt_s);
+        assert_eq!(limit, wanted, "{waited_s:?}: {text}");
+        assert!(text.contains(said), "{waited_s:?}: {text}");
     }
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use results::{
-    Direction, DirectionOutcome, HostAccount, Protocol, SendPath, TestLimit, TestOutcome, TestSpec,
-    UdpOutcome,
+    Direction, DirectionOutcome, EndReport, HostAccount, Protocol, SendPath, TestLimit,
+    TestOutcome, TestSpec, UdpOutcome,
 };
 
 use super::UDP_BLOCK_BYTES;
@@ -119,7 +119,11 @@ pub(super) fn outcome(near: EndOutcome, summary: &Summary, spec: &TestSpec) -> T
     let udp = spec.protocol == Protocol::Udp;
     let outcome = TestOutcome {
         duration_s: near.duration_s,
-        directions: summary.directions.iter().map(|way| direction(way, udp)).collect(),
+        directions: summary
+            .directions
+            .iter()
+            .map(|way| direction(way, udp, &near.report))
+            .collect(),
         latency_under_load: near.latency_under_load,
         hosts: HostAccount::of_ends(near.report, None),
         ..TestOutcome::default()
@@ -127,7 +131,7 @@ pub(super) fn outcome(near: EndOutcome, summary: &Summary, spec: &TestSpec) -> T
     outcome.with_figures()
 }
 
-fn direction(way: &DirectionSummary, udp: bool) -> DirectionOutcome {
+fn direction(way: &DirectionSummary, udp: bool, near: &EndReport) -> DirectionOutcome {
     let sent_bytes = way.streams.iter().map(|stream| stream.sent_bytes).sum::<u64>();
     let received_bytes = way.streams.iter().map(|stream| stream.received_bytes).sum::<u64>();
     let rate = |bytes: u64, seconds: f64| {
@@ -141,24 +145,25 @@ fn direction(way: &DirectionSummary, udp: bool) -> DirectionOutcome {
         sent_bits_per_s: rate(sent_bytes, way.sender_s),
         received_bits_per_s: rate(received_bytes, way.receiver_s),
         retransmits_count: way.has_retransmits.then(|| count(retransmits)),
-        udp: udp.then(|| datagrams(way)),
+        udp: udp.then(|| datagrams(way, near)),
     }
     .reconciled()
 }
 
-fn datagrams(way: &DirectionSummary) -> UdpOutcome {
+fn datagrams(way: &DirectionSummary, near: &EndReport) -> UdpOutcome {
     let total =
         |figure: fn(&StreamSummary) -> i64| count(way.streams.iter().map(figure).sum::<i64>());
     let lost_count = total(|stream| stream.lost);
     let jitter_s = way.streams.iter().map(|stream| stream.jitter_s).sum::<f64>();
-    UdpOutcome {
+    let told = UdpOutcome {
         sent_count: total(|stream| stream.sender_packets),
         received_count: total(|stream| stream.receiver_packets).saturating_sub(lost_count),
         lost_count,
         reordered_count: total(|stream| stream.out_of_order),
         jitter_s: Some(jitter_s / way.streams.len().max(1) as f64),
         ..UdpOutcome::default()
-    }
+    };
+    if way.sending { told } else { traffic::outcome::received_from_foreign(told, near) }
 }
 
 fn count(value: i64) -> u64 {

@@ -129,6 +129,7 @@ fn direction_of(
             reordered_count: whole(reordered.sum()),
             duplicate_count: 0,
             jitter_s: number(received.unwrap_or(sum), "jitter_ms").map(|ms| ms / 1e3),
+            standing_delay_s: None,
             // No counter of either host: where they were lost is not told.
             loss: UdpLoss::default(),
         }),

@@ -654,6 +654,7 @@ impl Maker {
                     reordered_count: 12,
                     duplicate_count: 0,
                     jitter_s: Some(4.1e-6),
+                    standing_delay_s: Some(35e-6),
                     loss: UdpLoss {
                         socket_buffer_count: Some(socket),
                         softnet_count: Some(0),

@@ -208,6 +208,7 @@ fn udp_end(stream: &Stream, before: &Count, after: &Count) -> UdpStreamEnd {
         reordered_count: receives.then(|| after.reordered - before.reordered),
         duplicate_count: receives.then(|| after.duplicates - before.duplicates),
         jitter_s: receives.then_some(after.jitter_s),
+        standing_delay_s: after.delay.delay_s(&before.delay).filter(|_| receives),
         socket_drops_count: None,
         send_failures_count: sends.then(|| after.send_failures - before.send_failures),
         gro_batches_count: receives.then(|| after.joined_batches - before.joined_batches),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use results::{IntervalSample, Protocol, TcpSample, TcpSummary, TestLimit};
 use topology::{CoreTimes, CounterSnapshot};
 
+use super::sequence::DelayFigures;
 use super::shared::{Phase, Shared, Stream};
 use super::{Event, IntervalReport, StreamRole, observe};
 
@@ -95,6 +96,7 @@ pub(super) struct Count {
     pub(super) zero_copied_bytes: u64,
     pub(super) idle_ns: u64,
     pub(super) jitter_s: f64,
+    pub(super) delay: DelayFigures,
 }
 
 impl Count {
@@ -112,6 +114,11 @@ impl Count {
             zero_copied_bytes: counters.zero_copied_bytes.load(Ordering::Relaxed),
             idle_ns: counters.idle_ns.load(Ordering::Relaxed),
             jitter_s: f64::from_bits(counters.jitter_bits.load(Ordering::Relaxed)),
+            delay: DelayFigures {
+                windows_count: counters.delay_windows.load(Ordering::Relaxed),
+                sum_ns: counters.delay_sum_ns.load(Ordering::Relaxed),
+                least_ns: counters.delay_least_ns.load(Ordering::Relaxed),
+            },
         })
     }
 }

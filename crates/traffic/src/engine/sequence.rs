@@ -1,4 +1,4 @@
-//! Received, lost, reordered and duplicate datagrams, and their jitter.
+//! Received, lost, reordered and duplicate datagrams, their jitter and how long they wait.
 
 /// Sequence numbers that have a bit.
 const WINDOW_COUNT: u64 = 1 << 16;
@@ -137,6 +137,89 @@ impl Jitter {
     }
 }
 
+/// How much longer datagrams are underway than the fastest one. Of each [`WINDOW_NS`] only the least counts: a host that is
+/// late now and then makes some datagrams late, a queue all of them. The clocks of the two ends need not agree.
+#[derive(Debug)]
+pub(super) struct StandingDelay {
+    /// Transit of the first datagram, to which the others are compared.
+    first_ns: Option<i64>,
+    window_ends_ns: i64,
+    window_least_ns: i64,
+    figures: DelayFigures,
+}
+
+/// What a [`StandingDelay`] has seen up to a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DelayFigures {
+    /// Windows in which a datagram arrived, and that are over.
+    pub(super) windows_count: u64,
+    /// Sum of their least transits, nanoseconds beyond the first datagram's.
+    pub(super) sum_ns: i64,
+    /// The least of them all; `i64::MAX` before the first.
+    pub(super) least_ns: i64,
+}
+
+/// So long all datagrams must be late for it to count.
+const WINDOW_NS: i64 = 10_000_000;
+/// Fewer windows than this say nothing.
+const WINDOWS_COUNT_MIN: u64 = 10;
+
+impl Default for DelayFigures {
+    fn default() -> Self {
+        Self { windows_count: 0, sum_ns: 0, least_ns: i64::MAX }
+    }
+}
+
+impl DelayFigures {
+    /// Mean of what the windows since `before` add to the fastest datagram's time, seconds; `None` if they are too few.
+    pub(super) fn delay_s(&self, before: &Self) -> Option<f64> {
+        let windows_count = self.windows_count.checked_sub(before.windows_count)?;
+        let mean_ns = self.sum_ns.wrapping_sub(before.sum_ns) as f64 / windows_count as f64;
+        let delay_s = (mean_ns - self.least_ns as f64) * 1e-9;
+        (windows_count >= WINDOWS_COUNT_MIN).then_some(delay_s.max(0.0))
+    }
+}
+
+impl Default for StandingDelay {
+    fn default() -> Self {
+        Self {
+            first_ns: None,
+            window_ends_ns: i64::MIN,
+            window_least_ns: i64::MAX,
+            figures: DelayFigures::default(),
+        }
+    }
+}
+
+impl StandingDelay {
+    /// Takes part in the window of `came_ns`, a time of this end's clock.
+    pub(super) fn begin(&mut self, came_ns: i64) {
+        if came_ns < self.window_ends_ns {
+            return;
+        }
+        self.window_ends_ns = came_ns.saturating_add(WINDOW_NS);
+        let least_ns = std::mem::replace(&mut self.window_least_ns, i64::MAX);
+        if least_ns != i64::MAX {
+            let figures = &mut self.figures;
+            figures.windows_count += 1;
+            figures.sum_ns = figures.sum_ns.wrapping_add(least_ns);
+            figures.least_ns = figures.least_ns.min(least_ns);
+        }
+    }
+
+    /// Records a datagram as [`Jitter::observe`] does.
+    #[inline]
+    pub(super) fn observe(&mut self, sent_ns: i64, came_ns: i64) {
+        let transit_ns = came_ns.wrapping_sub(sent_ns);
+        let first_ns = *self.first_ns.get_or_insert(transit_ns);
+        self.window_least_ns = self.window_least_ns.min(transit_ns.wrapping_sub(first_ns));
+    }
+
+    pub(super) fn figures(&self) -> DelayFigures {
+        self.figures
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -222,6 +305,53 @@ mod tests {
         }
         assert_eq!(tracker.next, (1 << 32) + 3);
         assert_eq!((tracker.lost_count, tracker.reordered_count), (0, 1));
+    }
+
+    /// The delay of datagrams sent every millisecond that are so long underway, the first 50 left out.
+    fn delay_s(transit_ns: impl Fn(i64) -> i64) -> Option<f64> {
+        let mut delay = StandingDelay::default();
+        let mut before = DelayFigures::default();
+        for number in 0..1000 {
+            let sent_ns = number * 1_000_000;
+            let came_ns = sent_ns + transit_ns(number) - 3_000_000_000;
+            if number == 50 {
+                before = delay.figures();
+            }
+            delay.begin(came_ns);
+            delay.observe(sent_ns, came_ns);
+        }
+        delay.figures().delay_s(&before)
+    }
+
+    #[test]
+    fn a_queue_makes_all_datagrams_late_and_a_busy_host_some() {
+        let near = |wanted_s: f64, delay_s: Option<f64>| {
+            assert!((delay_s.unwrap() - wanted_s).abs() < 0.05e-3, "{delay_s:?}, not {wanted_s}");
+        };
+        near(0.0, delay_s(|_| 40_000));
+        // Nine of ten wait for their host.
+        near(0.0, delay_s(|number| 40_000 + (number % 10) * 900_000));
+        // The queue fills within the first 20 ms and stays full.
+        near(20e-3, delay_s(|number| 40_000 + number.min(20) * 1_000_000));
+        // The clocks drift apart by 50 parts in a million: half of it over the second is no queue.
+        near(25e-6, delay_s(|number| 40_000 + number * 50));
+    }
+
+    #[test]
+    fn few_windows_say_nothing_and_absurd_times_no_nonsense() {
+        let mut delay = StandingDelay::default();
+        for number in 0..9 {
+            delay.begin(number * WINDOW_NS);
+            delay.observe(0, number * WINDOW_NS);
+        }
+        assert_eq!(delay.figures().delay_s(&DelayFigures::default()), None);
+        assert_eq!(DelayFigures::default().delay_s(&DelayFigures::default()), None);
+        for sent_ns in (0..100).map(|number| if number % 2 == 0 { i64::MIN } else { i64::MAX }) {
+            delay.begin(i64::MAX);
+            delay.observe(sent_ns, i64::MIN);
+        }
+        let absurd = delay.figures().delay_s(&DelayFigures::default());
+        assert!(absurd.is_some_and(|delay_s| delay_s.is_finite() && delay_s >= 0.0), "{absurd:?}");
     }
 
     #[test]

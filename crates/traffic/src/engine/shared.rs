@@ -1,7 +1,9 @@
 //! State shared by the threads of one end: the clock, the phase of the test, the counters.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Instant;
@@ -43,6 +45,10 @@ pub(super) struct Counters {
     pub(super) idle_ns: AtomicU64,
     /// Jitter in seconds, as the bits of an `f64`.
     pub(super) jitter_bits: AtomicU64,
+    /// What a UDP receiver's `StandingDelay` has seen.
+    pub(super) delay_windows: AtomicU64,
+    pub(super) delay_sum_ns: AtomicI64,
+    pub(super) delay_least_ns: AtomicI64,
     /// Time of the last byte on the end's clock; recorded only if the limit is not a duration.
     pub(super) last_byte_ns: AtomicU64,
     /// Bytes counted before the measured time, recorded by the thread itself so that limits in

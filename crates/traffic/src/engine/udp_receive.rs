@@ -9,7 +9,7 @@ use sys::datagram::{ReceiveBatch, Received};
 
 use super::datagram::{DATAGRAM_BYTES_MAX, Header, unix_now_ns};
 use super::pace::Pace;
-use super::sequence::{Jitter, SequenceTracker};
+use super::sequence::{Jitter, SequenceTracker, StandingDelay};
 use super::worker::{Ending, Worker, is_pause};
 
 /// Memory limit of a batch, in bytes: about the size of a second-level cache.
@@ -50,6 +50,7 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Ending {
         header: Header { wide: worker.shared.udp_counters_64bit },
         tracker: SequenceTracker::default(),
         jitter: Jitter::default(),
+        delay: StandingDelay::default(),
         joined_count: 0,
         segments_count_max: 1,
         last_sent_ns: i64::MIN,
@@ -62,6 +63,7 @@ struct Receiver {
     header: Header,
     tracker: SequenceTracker,
     jitter: Jitter,
+    delay: StandingDelay,
     joined_count: u64,
     /// Datagrams in the fullest message so far.
     segments_count_max: u64,
@@ -106,6 +108,7 @@ impl Receiver {
     /// Examines every datagram of the received messages; returns their total bytes.
     fn take(&mut self, count: usize) -> u64 {
         let came_ns = unix_now_ns();
+        self.delay.begin(came_ns);
         let mut bytes = 0;
         for index in 0..count {
             let Received { payload, segment_bytes } = self.batch.message(index);
@@ -127,6 +130,7 @@ impl Receiver {
                 if sent_ns != self.last_sent_ns {
                     self.last_sent_ns = sent_ns;
                     self.jitter.observe(sent_ns, came_ns);
+                    self.delay.observe(sent_ns, came_ns);
                 }
             }
         }
@@ -144,6 +148,10 @@ impl Receiver {
             counters.joined_batches.store(self.joined_count, Ordering::Relaxed);
             counters.segments_max.store(self.segments_count_max, Ordering::Relaxed);
             counters.jitter_bits.store(self.jitter.jitter_s().to_bits(), Ordering::Relaxed);
+            let delay = self.delay.figures();
+            counters.delay_windows.store(delay.windows_count, Ordering::Relaxed);
+            counters.delay_sum_ns.store(delay.sum_ns, Ordering::Relaxed);
+            counters.delay_least_ns.store(delay.least_ns, Ordering::Relaxed);
             worker.received(bytes);
         });
     }

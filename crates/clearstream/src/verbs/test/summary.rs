@@ -341,6 +341,9 @@ fn datagrams(udp: &UdpOutcome, jitter_max_s: Option<f64>) -> String {
     if let Some(jitter_s) = jitter_max_s {
         write!(text, " (largest of an interval {})", show_seconds(jitter_s)).ok();
     }
+    if let Some(delay_s) = udp.standing_delay_s {
+        write!(text, ", standing delay {}", show_seconds(delay_s)).ok();
+    }
     if udp.lost_count > 0 {
         let places = [
             ("socket buffer", udp.loss.socket_buffer_count),

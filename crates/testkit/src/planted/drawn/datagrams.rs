@@ -89,12 +89,10 @@ fn policed(base: &BasePath, random: &mut Random) -> Option<Planted> {
     (base.rate >= 30e6).then(|| Planted {
         prepare: super::policed(base.sender(), end, packets_per_s),
         measure: at(base, &[rate * times, rate * 0.6], ""),
-        accept: vec!["shaper".to_owned(), "policer".to_owned()],
-        why: "UDP cannot tell a policer from a shaper: docs/limits.md names both shaper",
         ..Planted::new(
             "a host's policing filter, of UDP",
             format!("a filter of the {end} host drops what exceeds {:.0} Mbit/s; UDP at {times} times that", rate / 1e6),
-            "shaper".to_owned(),
+            "policer".to_owned(),
             check(rate * times, (0.1, 0.7)),
         )
     })
