@@ -56,8 +56,8 @@ pub(super) struct Gateway {
     /// The gateway itself says that it is going.
     pub(super) is_leaving: bool,
     pub(super) bfd: BfdEvidence,
-    /// What BFD said last.
-    pub(super) bfd_said: Option<BfdInput>,
+    /// What BFD said last; a session begins down, and says nothing new by staying so.
+    pub(super) bfd_said: BfdInput,
     pub(super) is_reported: bool,
     pub(super) counters: GatewayCounters,
     /// What was said of it last.
@@ -91,7 +91,7 @@ impl Gateway {
             is_drained: false,
             is_leaving: false,
             bfd: BfdEvidence::Silent,
-            bfd_said: None,
+            bfd_said: BfdInput::Down,
             is_reported: false,
             counters: GatewayCounters::default(),
             shown: if inputs.was_down { GatewayState::Down } else { GatewayState::Up },

@@ -194,7 +194,7 @@ impl Watcher {
         self.advance(now_ns);
         let index = gateway;
         let Some(gateway) = self.gateways.get_mut(usize::from(index)) else { return };
-        let is_news = gateway.bfd_said.replace(input) != Some(input);
+        let is_news = std::mem::replace(&mut gateway.bfd_said, input) != input;
         gateway.is_leaving = input == BfdInput::Leaving;
         gateway.bfd = match (input, gateway.bfd) {
             (BfdInput::Up, _) => BfdEvidence::Up,

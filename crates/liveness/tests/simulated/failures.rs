@@ -336,6 +336,21 @@ fn a_gateway_without_probes_is_judged_by_bfd_alone() {
     assert_eq!(world.used(), [0, 1]);
 }
 
+/// The peer may be heard before it answers: the session is then on its way up, and was not up before.
+#[test]
+fn a_session_that_has_not_been_up_does_not_go_down() {
+    let mut world = World::new(WatchConfig::default(), 1, 1);
+    let said_count = |world: &World| world.count(|kind| matches!(kind, EventKind::Bfd { .. }));
+    let mut says = |input| {
+        let before_count = said_count(&world);
+        world.watcher.handle_bfd(world.clock_ns(), 0, input);
+        world.run(S);
+        said_count(&world) - before_count
+    };
+    let all = [BfdInput::Down, BfdInput::Up, BfdInput::Up, BfdInput::Down, BfdInput::Down];
+    assert_eq!(all.map(&mut says), [0, 1, 0, 1, 0]);
+}
+
 #[test]
 fn a_relaxed_watcher_hurries_once_an_answer_is_missing() {
     for seed in 0..50 {
